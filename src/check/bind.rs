@@ -1,4 +1,4 @@
-//! Binding operations: what a step's key stands for.
+//! Binds the key of a step to an operation.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -25,7 +25,7 @@ rule! {
     pub static UNUSED_REQUIREMENT = "unused-requirement", Warning;
 }
 
-/// What the prefixes of step types stand for.
+/// The meanings of the prefixes of step types.
 #[derive(Debug, Default)]
 pub(super) struct Aliases(IndexMap<String, Alias>);
 
@@ -93,8 +93,8 @@ impl Checker<'_> {
         Aliases(aliases)
     }
 
-    /// Reports requirements that no step uses. A server may be there for the agent; only a name given to it with `as`,
-    /// which no agent ever sees, is for steps alone.
+    /// Reports requirements that no step uses. A server without `as` may be there for the agent. A name given with `as`
+    /// is never shown to an agent, so only steps can use it.
     pub(super) fn aliases_used(&mut self) {
         for (name, alias) in self.aliases.0.iter().filter(|(_, a)| !a.used.get()) {
             self.out.push(match (&alias.what, alias.given) {
@@ -112,7 +112,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The operation of a step, and its arguments.
+    /// Returns the operation of a step, and its arguments.
     pub(super) fn bind(&mut self, step: &Step<Path>, phase: PhaseKind, scope: &Scope) -> Option<(Operation, Args)> {
         let name = &step.op.value;
         let vocabulary = self.cx.vocabularies.of(self.task.dialect);
@@ -129,7 +129,8 @@ impl Checker<'_> {
             self.unknown_operation(step);
             return None;
         };
-        // What an operation declares itself is its own, although the step has such a key (`decisions.md` §4).
+        // A parameter that the operation declares takes precedence over the step's key of the
+        // same name (`decisions.md` §4).
         if let (OperationKind::Extension { .. }, Some(schema)) = (&kind, &signature.schema) {
             let declares = |name: &str| schema.json().pointer(&format!("/properties/{name}")).is_some();
             if let Some(timeout) = step.timeout.filter(|_| declares("timeout")) {
@@ -156,7 +157,7 @@ impl Checker<'_> {
         if self.in_section && matches!(kind, OperationKind::Extension { .. }) {
             return;
         }
-        // The proposal of the format verifies with an operation that its manifest lists among the actions alone.
+        // The proposal of the format verifies with an operation that its manifest lists only under actions.
         if matches!(kind, OperationKind::Extension { .. }) && phase == PhaseKind::Verify {
             let message =
                 format!("`{}` is an action: in verify it only checks that the action succeeds", step.op.value);
@@ -207,7 +208,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An operation of a package, called `name` in the step and `operation` at `span`.
+    /// Looks up an operation of a package. The step calls it `name`; `operation` is written at `span`.
     fn operation(
         &mut self,
         name: &str,
@@ -226,11 +227,11 @@ impl Checker<'_> {
         Some((OperationKind::Extension { package, operation: operation.to_owned() }, Arc::new(signature)))
     }
 
-    /// `extension: {package, action, args}`: the operation that it names, and the arguments of that.
+    /// `extension: {package, action, args}`: returns the operation that it names, and that operation's arguments.
     fn long_form(&mut self, step: &Step<Path>, scope: &Scope) -> Option<(OperationKind, Arc<Signature>, Args)> {
         let name = &step.op.value;
         let params = Shape::of::<builtin::extension::Extension>();
-        // The arguments are held against the operation's own schema.
+        // The arguments are checked against the operation's own schema.
         let keys: Vec<_> = step.args.iter().filter(|(key, _)| key.value != "args").cloned().collect();
         self.record(&keys, &params, What::Step(name, &["args"]), step.key, scope);
         let value = |key: &str| step.args.iter().find(|(k, _)| k.value == key).map(|(_, arg)| arg);
@@ -268,12 +269,12 @@ impl Checker<'_> {
         Some((kind, signature, args))
     }
 
-    /// What an extension can do, by the lock or because it is bundled.
+    /// Returns the operations of an extension that is locked or bundled.
     fn extension(&self, package: &str) -> Option<&LockedExtension> {
         package::known(self.cx.lock, package)
     }
 
-    /// Whether the lock knows `ALIAS.OPERATION`.
+    /// Whether the lock file contains `ALIAS.OPERATION`.
     pub(super) fn is_locked(&self, operation: &str) -> bool {
         let Some((alias, operation)) = operation.split_once('.') else { return false };
         match self.aliases.0.get(alias).map(|alias| &alias.what) {
@@ -305,7 +306,7 @@ impl Checker<'_> {
                 let diagnostic = diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "declared here");
                 match sure {
                     true => diagnostic.fix(format!("write `{near}`"), span, near),
-                    // Nobody knows whether that has such an operation.
+                    // It is unknown whether this alias has such an operation.
                     false => diagnostic.unsafe_fix(format!("write `{near}`"), span, near),
                 }
             };
@@ -343,7 +344,7 @@ impl Checker<'_> {
     }
 }
 
-/// What steps are called elsewhere.
+/// Names that other tools use for steps.
 const SYNONYMS: &[(&str, &str)] = &[
     ("llmJudge", "llm"),
     ("llm", "llmJudge"),
@@ -363,7 +364,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("any", "anyOf"),
 ];
 
-/// A tool that the locked server does not have.
+/// Returns the finding for a tool that the locked server does not have.
 pub fn unknown_tool<'a>(
     server: &str,
     tool: &str,
@@ -380,7 +381,7 @@ pub fn unknown_tool<'a>(
     }
 }
 
-/// An operation that the locked extension does not have.
+/// Returns the finding for an operation that the locked extension does not have.
 fn missing_operation(
     package: &str,
     operation: &str,
@@ -398,7 +399,7 @@ fn missing_operation(
     }
 }
 
-/// The signature of an extension's operation. Of an extension whose manifest is not locked everything is believed.
+/// Returns the signature of an extension's operation. If the manifest is not locked, everything is accepted.
 pub fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
     let open = Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
     let params = locked.map_or(open, |operation| Shape::from_schema(operation.input_schema.json()));
@@ -427,7 +428,8 @@ pub fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedO
     }
 }
 
-/// What `expect` takes: any of the outputs, where the manifest lists them. One that runs a command has an `exitCode`.
+/// Returns the shape of `expect`: any of the outputs, if the manifest lists them; otherwise any output.
+/// An operation that runs a command has an `exitCode`.
 fn expected(locked: Option<&LockedOperation>) -> Arc<Shape> {
     let Some(outputs) = locked.and_then(|operation| operation.outputs.as_ref()) else {
         return Arc::clone(&builtin::extension::ANY_OUTPUT);
@@ -436,7 +438,8 @@ fn expected(locked: Option<&LockedOperation>) -> Arc<Shape> {
     Arc::new(Shape::Record { fields: outputs.keys().map(field).collect(), rest: None })
 }
 
-/// The same with the matchers of each output that this step compares by matchers, and not with a value.
+/// Returns the shape of `expect`, with the shape of matchers for each output that this step compares
+/// using matchers instead of a value.
 pub(super) fn expected_here(shape: &Arc<Shape>, expect: &Arg<Path>) -> Arc<Shape> {
     let (Shape::Record { fields, rest }, ArgKind::Record(outputs)) = (&**shape, &expect.kind) else {
         return Arc::clone(shape);
@@ -454,7 +457,8 @@ pub(super) fn expected_here(shape: &Arc<Shape>, expect: &Arg<Path>) -> Arc<Shape
     Arc::new(Shape::Record { fields, rest: rest.clone() })
 }
 
-/// What a step of the steps dialect offers, and under which type (§1.6): scripts, requests and judges offer nothing.
+/// Returns the type under which a step of the steps dialect has outputs, the outputs, and whether there may be others
+/// (§1.6). Scripts, requests and judges have no outputs.
 pub(super) fn steps_outputs(op: &Operation) -> Option<(String, IndexMap<String, Type>, bool)> {
     match &op.kind {
         OperationKind::Builtin(_) => None,
@@ -467,17 +471,17 @@ pub(super) fn steps_outputs(op: &Operation) -> Option<(String, IndexMap<String, 
     }
 }
 
-/// What tasks call a package without `as`: `ext-kubernetes` for `github.com/OWNER/ext-kubernetes@v1`.
+/// Returns the name of a package without `as`: `ext-kubernetes` for `github.com/OWNER/ext-kubernetes@v1`.
 pub fn package_name(package: &str) -> &str {
     let name = package.rsplit('/').next().unwrap_or(package);
     name.split('@').next().unwrap_or(name)
 }
 
 impl Checker<'_> {
-    /// Parameters of which exactly one must be given.
+    /// Checks sets of parameters of which exactly one must be given, and that `continueOnError` has an effect.
     pub(super) fn exactly_one(&mut self, step: &Step<Path>, args: &Args, signature: &Signature) {
         for set in signature.exactly_one {
-            // `body.raw` is a key of the parameter `body`, where that is given.
+            // `body.raw` is a key of the parameter `body`; it is checked only if `body` is given.
             let (within, at, whose) = match set.first().and_then(|word| word.split_once('.')) {
                 None => (args.as_slice(), step.key, &step.op.value),
                 Some((outer, _)) => match args.iter().find(|(k, _)| k.value == outer) {
@@ -506,7 +510,7 @@ impl Checker<'_> {
             let mut meant = within.iter().filter(|(key, _)| nearest(&key.value, set.iter().copied()).is_some());
             match given.as_slice() {
                 [_] => {}
-                // One that is misspelt is one fault, not two.
+                // A misspelled parameter is reported once, as unknown.
                 [] if meant.any(|(key, _)| self.harden(key.span)) => {}
                 [] => self.error(
                     Diagnostic::new(&super::EXACTLY_ONE, at, format!("`{whose}` requires {}", words("or")))

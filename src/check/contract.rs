@@ -1,4 +1,4 @@
-//! Holding arguments against the schema that a server or an extension gave, as far as they are known.
+//! Checks the known parts of arguments against the schema that a server or an extension provides.
 
 use serde_json::{Map, Value};
 
@@ -13,11 +13,11 @@ use crate::{
     template::Path,
 };
 
-/// Where a schema stands.
+/// The source of a locked schema, as named in help texts.
 pub(super) const LOCKED: &str = "according to its schema in `gevals.lock`";
 
 impl Checker<'_> {
-    /// The arguments of a step: those of a tool stand below `args`.
+    /// Checks the arguments of a step. Those of a tool are under `args`.
     pub(super) fn step_conforms(&mut self, op: &Operation, args: &[(Name, Arg<Path>)], schema: &Schema, key: Span) {
         match &op.kind {
             OperationKind::Tool { .. } => {
@@ -43,7 +43,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports what the schema demands and no shape has: what the shapes found there has been reported.
+    /// Reports violations of the schema that shapes cannot express. What the shapes found has already been reported.
     pub(super) fn conforms(
         &mut self,
         args: &[(Name, Arg<Path>)],
@@ -54,7 +54,7 @@ impl Checker<'_> {
     ) {
         let mut unknown = Vec::new();
         let value = record(args, "", &mut unknown);
-        // What was found at this place, or in what stands there, has the same cause.
+        // An earlier finding here, or inside this value, has the same cause.
         let known: Vec<Span> = self.out.iter().filter(|d| d.strength <= Strength::Verdict).map(|d| d.span).collect();
         let mut found: Vec<Span> = Vec::new();
         for fault in schema.faults(&value, &unknown) {
@@ -85,7 +85,7 @@ impl Checker<'_> {
             };
             let at = diagnostic.span;
             let within = |other: &Span| other.file == at.file && at.start <= other.start && other.end <= at.end;
-            // Of the arguments as a whole: a key that was found to be wrong may be the one that is missing.
+            // For the arguments as a whole: a key that was reported may be the misspelled form of the missing one.
             let of_an_argument = |other: &Span| {
                 let whole = args.iter().any(|(name, arg)| {
                     name.span == *other
@@ -107,8 +107,8 @@ enum Place<'a> {
     Value(&'a Arg<Path>),
 }
 
-/// What stands at a path, and the name of the argument or key that it is below. What has no place of its own (a hole
-/// holds it) is at what holds it.
+/// Returns the value at a path, and the name of the argument or key that contains it. If the path continues inside a
+/// hole, returns the value with the hole.
 fn find<'a>(args: &'a [(Name, Arg<Path>)], path: &[String]) -> (Place<'a>, Option<String>) {
     let (mut place, mut name) = (Place::Arguments(args), None);
     for token in path {
@@ -130,7 +130,7 @@ fn find<'a>(args: &'a [(Name, Arg<Path>)], path: &[String]) -> (Place<'a>, Optio
     (place, name)
 }
 
-/// A value as far as it is known; the pointers of what is not are collected.
+/// Returns a value as far as it is known, and collects the pointers of its unknown parts.
 fn value(arg: &Arg<Path>, at: &str, unknown: &mut Vec<String>) -> Value {
     let known = match &arg.kind {
         ArgKind::Null => Some(Value::Null),

@@ -1,4 +1,4 @@
-//! Resolving holes: what a name stands for at the place where it is written, and the type of its value.
+//! Resolves holes: the target of a name at the place where it is written, and the type of its value.
 
 use super::{
     Checker,
@@ -28,24 +28,24 @@ rule! {
     pub static DOLLAR_BRACE = "dollar-brace", Warning;
 }
 
-/// What to do about a hole in a legacy task.
+/// Help for a hole in a legacy task.
 pub const UNFILLED_LEGACY: &str = "legacy tasks do not support holes: write the value itself; in the portable dialect, holes are filled everywhere (`gevals convert`)";
 
-/// What a path means: the thing, how many of its segments named it, and the type of the value found there.
+/// The result of resolving a path: the target, the number of segments that name it, and the type of its value.
 struct Found {
     target: Target,
-    /// Segments that belong to the name of the thing.
+    /// Number of segments that belong to the name of the target.
     taken: usize,
     ty: Type,
-    /// Whether there may be no value.
+    /// Whether the value may be missing.
     missing: Missing,
 }
 
 enum Missing {
     No,
-    /// Reported unless the hole has a default; the step that may have failed.
+    /// Reported unless the hole has a default. The span is that of the step that may have failed.
     Doubt(Span),
-    /// In cleanup, or a variable of the process: dealt with when it runs.
+    /// In cleanup, or an environment variable of the process: handled at run time.
     AtRunTime,
 }
 
@@ -90,7 +90,7 @@ impl Checker<'_> {
             );
         }
         if !hole.filters.is_empty() {
-            // Whether a value is missing has been dealt with, or shows when it runs.
+            // A missing value was handled above, or is detected at run time.
             match template::hole_type(&ty, false, &hole.filters) {
                 Ok(filtered) => ty = filtered,
                 Err(fault) => {
@@ -121,7 +121,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The portable dialect (`decisions.md` §3, "Roots").
+    /// Resolves a hole of the portable dialect (`decisions.md` §3, "Roots").
     fn resolve(&mut self, hole: &Hole<Path>, template: &Template<Path>, scope: &Scope) -> Option<Found> {
         let path = &hole.reference;
         let root = path.root.text.as_str();
@@ -188,7 +188,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `calls[N]`: what the call gave depends on its kind.
+    /// Resolves `calls[N]`. The type of the answer depends on the kind of the call.
     fn earlier_call(&mut self, hole: &Hole<Path>, made: &[CallKind]) -> Option<Found> {
         let Some(SegmentKind::Index(n)) = hole.reference.segments.first().map(|s| &s.kind) else {
             self.incomplete(hole, "add the index of an earlier call, starting at 0: `{calls[N].…}`");
@@ -238,7 +238,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `steps.ID.outputs.NAME`.
+    /// Resolves `steps.ID.outputs.NAME`.
     fn output(&mut self, hole: &Hole<Path>, scope: &Scope) -> Option<Found> {
         let segments = &hole.reference.segments;
         let name = |i: usize| match segments.get(i).map(|s| &s.kind) {
@@ -410,7 +410,7 @@ impl Checker<'_> {
         self.error(diagnostic);
     }
 
-    /// Text that looks like a hole and is none.
+    /// Reports text that looks like a hole but is not one.
     fn suspects(&mut self, template: &Template<Path>, scope: &Scope) {
         for suspect in &template.suspects {
             match scope.dialect {
@@ -478,13 +478,13 @@ impl Checker<'_> {
         let message = format!("`{}` {}", source.slice(suspect.span), suspect.detail);
         let finding = Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, message).here("this is used literally");
         match dialect {
-            // Its author knows no holes, and may mean the braces.
+            // Legacy tasks have no holes, so the braces may be literal.
             Dialect::Legacy => self.out.push(finding.strength(Strength::Warning).help(UNFILLED_LEGACY)),
             _ => self.error(finding.help(FILLED)),
         }
     }
 
-    /// The steps dialect (§0.5, §1.6): sources depend on the place, outputs are found by type.
+    /// Resolves a hole of the steps dialect (§0.5, §1.6): sources depend on the place, outputs are found by type.
     fn resolve_steps(&mut self, hole: &Hole<Path>, scope: &Scope) -> Option<Found> {
         let path = &hole.reference;
         let name = |i: usize| match path.segments.get(i).map(|s| &s.kind) {
@@ -578,7 +578,7 @@ impl Checker<'_> {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
             diagnostic = match self.is_locked(near) {
                 true => diagnostic.fix(format!("write `{near}`"), span, near),
-                // The step may be what is misspelt.
+                // The misspelled name may be that of the step.
                 false => diagnostic.unsafe_fix(format!("write `{near}`"), span, near),
             };
         } else if scope.place == Place::Phase(PhaseKind::Verify) {
@@ -594,7 +594,7 @@ impl Checker<'_> {
     }
 }
 
-/// Every root that is in scope.
+/// Returns all roots that are in scope.
 fn roots(scope: &Scope) -> Vec<String> {
     let mut roots: Vec<String> = ROOTS.map(str::to_owned).into();
     roots.extend(scope.loops.iter().map(|(var, _)| var.clone()));
@@ -611,13 +611,13 @@ fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// A path's first segments, as written.
+/// Returns the first segments of a path, as written.
 fn written(path: &Path, segments: usize) -> String {
     let cut = Path { root: path.root.clone(), segments: path.segments[..segments.min(path.segments.len())].to_vec() };
     cut.to_string()
 }
 
-/// The type of a template's value.
+/// Returns the type of a template's value.
 pub(super) fn template_type(template: &Template<Def>) -> Type {
     match template.single_hole() {
         Some(hole) => hole.reference.ty.clone(),
@@ -625,8 +625,8 @@ pub(super) fn template_type(template: &Template<Def>) -> Type {
     }
 }
 
-/// Whether a hole is a replacement field of a Python f-string that starts in its line: the script uses the same name elsewhere, so it is a name of
-/// Python. A name that the script uses nowhere else is more likely one of the task.
+/// Whether a hole is a replacement field of a Python f-string that starts on its line. The script must use the same
+/// name elsewhere, outside of braces: a name that it uses nowhere else more likely belongs to the task.
 fn is_formatted(text: &str, script: Span, hole: &Hole<Path>) -> bool {
     let name = hole.reference.root.text.as_str();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -650,8 +650,8 @@ fn is_formatted(text: &str, script: Span, hole: &Hole<Path>) -> bool {
     })
 }
 
-/// What a program reads that has braces of its own: `%{http_code}` of curl's `-w`, `v1^{commit}` and `main@{upstream}` of git. Nobody writes a hole
-/// there, so the fix is safe.
+/// Returns the help for a program whose own syntax has braces: `%{http_code}` of curl's `-w`, `v1^{commit}` and
+/// `main@{upstream}` of git. A hole is never written there, so the fix is safe.
 fn of_a_program(text: &str, hole: &Hole<Path>) -> Option<String> {
     let plain = hole.reference.segments.is_empty() && hole.text.ends_with('}') && !hole.text.contains('|');
     let before = text.get(..hole.span.start as usize).filter(|_| plain)?;

@@ -1,4 +1,4 @@
-//! What is in scope at one place of a task.
+//! What is in scope at a location of a task.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::{
     ty::Type,
 };
 
-/// Where a hole stands.
+/// The location of a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Env,
     Prompt,
-    /// What a scripted agent does, while it runs.
+    /// An action of a scripted agent, during its run.
     Oracle,
     Phase(PhaseKind),
 }
@@ -39,20 +39,20 @@ impl Place {
 pub(super) struct Scope {
     pub(super) dialect: Dialect,
     pub(super) place: Place,
-    /// Outputs, in the order they came into scope: by step id, or by step type in the steps dialect.
+    /// Outputs, in the order in which they came into scope: by step ID, or by step type in the steps dialect.
     outputs: IndexMap<String, Binding>,
     pub(super) loops: Vec<(String, Type)>,
-    /// The step's own values, and whether others are to be believed.
+    /// The step's own values, and whether other names are accepted.
     pub(super) locals: Option<(Values, bool)>,
-    /// The calls a scripted agent has made, by kind.
+    /// The earlier calls of a scripted agent, by kind.
     pub(super) calls: Option<Vec<CallKind>>,
 }
 
-/// What a step offers.
+/// The outputs of a step.
 #[derive(Clone, Debug)]
 pub(super) struct Binding {
     pub(super) outputs: Values,
-    /// Whether it may offer more than is known.
+    /// Whether there may be outputs that are not known.
     pub(super) open: bool,
     /// The `continueOnError` step that may have failed before this was assigned.
     pub(super) doubt: Option<Span>,
@@ -60,7 +60,7 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    /// Of a step that could not be checked: everything is believed of it.
+    /// The binding of a step that could not be checked: any output is accepted.
     pub(super) fn unknown(span: Span) -> Self {
         Self { outputs: Arc::default(), open: true, doubt: None, span }
     }
@@ -78,7 +78,7 @@ impl Scope {
         }
     }
 
-    /// Enters a phase. In the steps dialect verify begins without any outputs (§1.6).
+    /// Enters a phase. In the steps dialect, verify begins without any outputs (§1.6).
     pub(super) fn enter(&mut self, kind: PhaseKind, dialect: Dialect) {
         self.place = Place::Phase(kind);
         if dialect != Dialect::Portable && kind == PhaseKind::Verify {
@@ -94,7 +94,8 @@ impl Scope {
         self.outputs.keys().map(String::as_str)
     }
 
-    /// Whether an output may not be there: in cleanup a step that uses it is then skipped, elsewhere that is an error.
+    /// Whether this is cleanup, where a step is skipped if an output that it uses is
+    /// missing. Elsewhere, that is an error.
     pub(super) fn in_cleanup(&self) -> bool {
         self.place == Place::Phase(PhaseKind::Cleanup)
     }
@@ -115,7 +116,7 @@ impl Scope {
         self.outputs.split_off(mark.min(self.outputs.len())).into_iter().collect()
     }
 
-    /// What came into scope since, as the type of one round of a loop.
+    /// Returns the bindings added since `mark`, as the type of one iteration of a loop.
     pub(super) fn record_since(&self, mark: usize) -> Type {
         let fields = self
             .outputs
@@ -125,7 +126,7 @@ impl Scope {
         Type::Record { fields: fields.collect(), open: false }
     }
 
-    /// What came into scope since may not be there after all.
+    /// Marks the bindings added since `mark` as possibly unassigned.
     pub(super) fn doubt_since(&mut self, mark: usize, span: Span) {
         for (_, binding) in self.outputs.iter_mut().skip(mark) {
             binding.doubt.get_or_insert(span);
@@ -133,7 +134,7 @@ impl Scope {
     }
 }
 
-/// After an `anyOf` that is in scope which every branch offers, with the types joined.
+/// Returns the bindings in scope after an `anyOf`: those that every branch has, with their types joined.
 pub(super) fn join(branches: Vec<Vec<(String, Binding)>>) -> Vec<(String, Binding)> {
     let mut branches = branches.into_iter();
     let mut joined = branches.next().unwrap_or_default();

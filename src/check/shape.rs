@@ -1,4 +1,4 @@
-//! Holding arguments against shapes.
+//! Checks arguments against shapes.
 
 use std::fmt;
 
@@ -27,14 +27,14 @@ rule! {
     pub static MISSING_FILE = "missing-file", Hard;
 }
 
-/// What a value is, as messages call it: most are never written.
+/// The subject of a message. It is formatted lazily, since most messages are never written.
 #[derive(Clone, Copy)]
 pub(super) enum What<'a> {
-    /// The body of a step of this type, and the keys that are read there besides its arguments.
+    /// The body of a step of this type, and the keys that are read there in addition to its arguments.
     Step(&'a str, &'a [&'static str]),
-    /// What stands under this key.
+    /// The value of this key.
     Key(&'a str),
-    /// What a step of this type expects.
+    /// The `expect` of a step of this type.
     Expect(&'a str),
     Item(&'a Self),
     Mapping(&'a Self),
@@ -55,7 +55,7 @@ impl fmt::Display for What<'_> {
 }
 
 impl Checker<'_> {
-    /// Arguments against a record: unknown, missing and wrong ones are reported.
+    /// Checks arguments against a record. Reports unknown, missing and invalid arguments.
     pub(super) fn record(
         &mut self,
         args: &[(Name, Arg<Path>)],
@@ -93,14 +93,14 @@ impl Checker<'_> {
                         }
                         _ => unknown,
                     });
-                    // Nobody reads it, but a hole in it is still held to its scope.
+                    // The value has no effect, but its holes must still resolve.
                     self.arg(arg, &Shape::Any, What::Words("an argument"), scope);
                 }
             }
         }
         for (name, _) in fields.iter().filter(|(_, f)| f.required && f.default.is_none()) {
             if !args.iter().any(|(k, _)| k.value == *name) {
-                // One that is misspelt is one fault, not two.
+                // A misspelled key is reported once, as unknown.
                 let unknown = args.iter().map(|(key, _)| key).filter(|key| !fields.contains_key(&key.value));
                 let called = what.to_string();
                 let mut meant = unknown
@@ -119,7 +119,8 @@ impl Checker<'_> {
         checked
     }
 
-    /// An unknown key that makes another missing leaves no meaning. Whether it was reported as unknown.
+    /// Turns an `unknown-field` finding at a key into a hard error, because the key that it misspells is missing.
+    /// Returns whether there was such a finding.
     pub(super) fn harden(&mut self, key: Span) -> bool {
         let is = |d: &Diagnostic| d.rule.name == UNKNOWN_FIELD.name && d.span == key;
         let Some(found) = self.out.iter().find(|d| is(d)).cloned() else { return false };
@@ -128,7 +129,7 @@ impl Checker<'_> {
         true
     }
 
-    /// One value against a shape.
+    /// Checks one value against a shape.
     pub(super) fn arg(&mut self, arg: &Arg<Path>, shape: &Shape, what: What<'_>, scope: &Scope) -> Arg<Def> {
         let kind = match &arg.kind {
             ArgKind::Null => ArgKind::Null,
@@ -171,7 +172,7 @@ impl Checker<'_> {
         Arg { kind, span: arg.span }
     }
 
-    /// A value that is no text: its kind must fit.
+    /// Checks the type of a value other than text.
     fn literal(&mut self, arg: &Arg<Path>, shape: &Shape, what: What<'_>) {
         let Some(inner) = select(shape, &arg.kind) else {
             let found = describe(&arg.kind);
@@ -220,7 +221,7 @@ impl Checker<'_> {
         }
         let checked = self.template(template, scope);
         self.empty_defaults(template, shape, what);
-        // A hole that did not resolve has been reported; its type is not known.
+        // A hole that did not resolve has been reported, and its type is unknown.
         if checked.parts.len() != template.parts.len() {
             return checked;
         }
@@ -247,7 +248,7 @@ impl Checker<'_> {
         checked
     }
 
-    /// `default('')` turns a missing value into `rm -rf /*` (`decisions.md` §5).
+    /// `default('')` can turn `rm -rf {…}/*` into `rm -rf /*` (`decisions.md` §5).
     fn empty_defaults(&mut self, template: &Template<Path>, shape: &Shape, what: What<'_>) {
         let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape
         else {
@@ -280,7 +281,7 @@ impl Checker<'_> {
                 let texts: Vec<_> = shapes.iter().filter(|s| matches!(s, Shape::String { .. } | Shape::Any)).collect();
                 match (texts.as_slice(), numeric(shape)) {
                     ([], _) => self.no_text(text, span, shape, what),
-                    // A number in quotes beside words like `any`.
+                    // A quoted number where words like `any` are also allowed.
                     ([_], Some(number)) if text.parse::<f64>().is_ok() => self.no_text(text, span, number, what),
                     ([one], _) => self.literal_text(text, span, one, what),
                     (many, _) => {
@@ -401,7 +402,7 @@ impl Checker<'_> {
                 text.is_empty().then(|| Box::new(Diagnostic::new(&INVALID_VALUE, span, format!("{what} is empty"))))
             }
         };
-        // An empty dotted path is the root.
+        // An empty field path refers to the root.
         if let Some(fault) = fault
             && !(format == Format::FieldPath)
         {
@@ -409,7 +410,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Servers may know methods of their own, but none that nearly is one of these.
+    /// Servers may support other methods, so only a near miss of a known method is reported.
     fn method(&mut self, text: &str, span: Span) {
         const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
         if text.is_empty() || KNOWN.contains(&text) {
@@ -426,7 +427,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A file that a step needs: it must be there.
+    /// Checks a file that a step needs. It must exist.
     fn referenced_file(&mut self, text: &str, span: Span) {
         let path = self.path(text);
         if let Some(why) = self.cx.files.refusal(&path) {
@@ -458,7 +459,7 @@ impl Checker<'_> {
     }
 }
 
-/// What to write instead of a value of the wrong kind.
+/// Returns the help for a value of the wrong type.
 fn cure(kind: &ArgKind<Path>, shape: &Shape, what: What<'_>) -> Option<String> {
     match kind {
         ArgKind::List(items) if admits_text(shape) => {
@@ -474,8 +475,8 @@ fn cure(kind: &ArgKind<Path>, shape: &Shape, what: What<'_>) -> Option<String> {
     }
 }
 
-/// How the mapping is written that a bare value was probably to be: `expect: {stdout: {contains: milk}}`. `keys` are those
-/// that such a value is likely meant for.
+/// Returns the help that shows the mapping probably meant by a bare value: `expect: {stdout: {contains: milk}}`. `keys`
+/// are those to which such a value most likely belongs.
 fn record_for(value: String, keys: &[&str], shape: &Shape, what: What<'_>) -> Option<String> {
     let fields = shape.fields().filter(|fields| !fields.is_empty())?;
     let meant = keys.iter().find_map(|key| fields.get_key_value(*key));
@@ -491,7 +492,7 @@ fn record_for(value: String, keys: &[&str], shape: &Shape, what: What<'_>) -> Op
     })
 }
 
-/// A text as a value of YAML, quoted where it must be.
+/// Formats text as a YAML value, quoted where necessary.
 fn yaml_word(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.chars().all(|c| c.is_alphanumeric() || " ._/-=+$".contains(c))
@@ -500,7 +501,7 @@ fn yaml_word(text: &str) -> String {
     if plain { text.to_owned() } else { quote(text) }
 }
 
-/// The part of a shape that a value of this kind is held against.
+/// Returns the part of a shape that applies to a value of this kind.
 fn select<'s>(shape: &'s Shape, kind: &ArgKind<Path>) -> Option<&'s Shape> {
     let fits = |s: &Shape| match (s, kind) {
         (Shape::Any, _)
@@ -524,11 +525,11 @@ fn is_words(shape: &Shape) -> bool {
     matches!(shape, Shape::String { one_of, .. } if !one_of.is_empty())
 }
 
-/// The number in a shape that is a number, or else one of some words.
+/// Returns the numeric part of a shape that accepts a number, or otherwise one of a set of words.
 fn numeric(shape: &Shape) -> Option<&Shape> {
     let is_number = |s: &&Shape| matches!(s, Shape::Integer { .. } | Shape::Number);
     match shape {
-        // Beside words there may be a mapping, too: `{not: 0}`.
+        // In addition to words, there may be a mapping: `{not: 0}`.
         Shape::OneOf(shapes) => {
             let is_mapping = |s: &Shape| matches!(s, Shape::Record { .. });
             let all = shapes.iter().all(|s| is_number(&s) || is_words(s) || is_mapping(s));
@@ -547,12 +548,12 @@ fn admits_text(shape: &Shape) -> bool {
     }
 }
 
-/// Whether a hole of this type may stand where `shape` is asked for. A text takes scalars, rendered; a list takes a text,
-/// which must hold a JSON list.
+/// Whether a hole of this type fits a shape. A string accepts scalars, which are rendered. A list accepts a string,
+/// which must contain a JSON list.
 fn fits(ty: &Type, shape: &Shape, whole: bool) -> bool {
     match shape {
         Shape::Any => true,
-        // Words beside a number, like `any`, are written out.
+        // A word next to a number, such as `any`, must be written literally.
         Shape::OneOf(shapes) => shapes.iter().any(|s| !(numeric(shape).is_some() && is_words(s)) && fits(ty, s, whole)),
         Shape::String { .. } => matches!(ty, Type::String | Type::Number | Type::Bool | Type::Any),
         Shape::List { .. } => whole && matches!(ty, Type::List(_) | Type::Any | Type::String),
@@ -571,11 +572,11 @@ fn describe(kind: &ArgKind<Path>) -> &'static str {
     }
 }
 
-/// The first line of a description, as a part of a sentence.
+/// Returns the first line of a description, for use within a sentence.
 fn in_a_sentence(doc: &str) -> String {
     let line = doc.lines().next().unwrap_or_default().trim().trim_end_matches('.');
     let word = line.split(' ').next().unwrap_or_default();
-    // A word in capitals is a name.
+    // A word with an uppercase letter after the first character is a name.
     if word.chars().skip(1).any(char::is_uppercase) {
         return line.to_owned();
     }
@@ -583,7 +584,7 @@ fn in_a_sentence(doc: &str) -> String {
     chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// The type of a checked value.
+/// Returns the type of a checked value.
 pub(super) fn type_of(arg: &Arg<Def>) -> Type {
     match &arg.kind {
         ArgKind::Null => Type::Null,

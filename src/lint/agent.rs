@@ -1,4 +1,4 @@
-//! Agents that nobody knows.
+//! Unknown types of agents, and agents without a model.
 
 use super::EvalView;
 use crate::{
@@ -13,7 +13,7 @@ rule! {
     pub static UNKNOWN_AGENT = "unknown-agent", Hard;
 }
 
-/// Every type an agent may have (`decisions.md` §8).
+/// All types of agents (`decisions.md` §8).
 pub const TYPES: [&str; 8] = [
     "file",
     "builtin.script",
@@ -25,7 +25,7 @@ pub const TYPES: [&str; 8] = [
     "builtin.openai-acp",
 ];
 
-/// Those that an agent file can build on.
+/// Built-in types that an agent file may specify.
 const IN_FILES: [&str; 4] = ["claude-code", "llm-agent", "openai-agent", "openai-acp"];
 
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
@@ -71,7 +71,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What an agent file says under `builtin`, and the model that an eval gives with its name.
+/// Checks `builtin` of an agent file, with the model that the eval specifies.
 fn builtin(builtin: &BuiltinAgent, model: Option<&Name>, out: &mut Diagnostics) {
     let known = TYPES.iter().filter_map(|t| t.strip_prefix("builtin.")).filter(|t| IN_FILES.contains(t));
     let words: Vec<_> = known.map(|t| format!("`{t}`")).collect();

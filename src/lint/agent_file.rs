@@ -1,4 +1,4 @@
-//! Parts of an agent file that nobody reads, and files that run nothing.
+//! Parts of an agent file that have no effect, and agent files without a command.
 
 use super::EvalView;
 use crate::{
@@ -14,7 +14,7 @@ rule! {
     pub static SERVERS_NOT_PASSED = "servers-not-passed", Verdict;
 }
 
-/// What stands beside `builtin` or `acp` is dropped (`tests/coverage.md` D9, D10).
+/// Keys next to `builtin` or `acp` have no effect (`tests/coverage.md` D9, D10).
 pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
     view.unit.agent_files().for_each(|agent| {
         ignored_of(agent, out);
@@ -28,13 +28,13 @@ pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A path for an agent that has no file, and a model for one that takes none.
+/// Reports a path for an agent type that reads no file, and a model for one that uses none.
 fn ignored_in(view: &EvalView<'_>, reference: &AgentRef, file: Option<&Agent>, out: &mut Diagnostics) {
     let kind = reference.kind.value.as_str();
     let mut push = |name: &Name, part: &str, why: &str| {
         let diagnostic = Diagnostic::new(&IGNORED_AGENT_PART, name.span, format!("`{part}` has no effect: {why}"))
             .help(format!("remove `{part}`"));
-        // It would be taken for the model that was measured.
+        // A model that a user typed would be mistaken for the one that was measured.
         let typed = part == "model" && view.sources.get(name.span.file).is_given();
         out.push(if typed { diagnostic.strength(Strength::Hard) } else { diagnostic });
     };
@@ -58,12 +58,12 @@ fn ignored_in(view: &EvalView<'_>, reference: &AgentRef, file: Option<&Agent>, o
     }
 }
 
-/// A place in the command line that nothing fills, and what is to fill a place that is not there.
+/// Reports a hole in the command line that is always empty, and a template whose hole is missing.
 fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
     let Agent { builtin: None, acp: None, commands: Some(commands), .. } = agent else { return };
     let Some(line) = &commands.run_prompt else { return };
     let is_agents = view.unit.agent.as_ref().is_some_and(|own| own.file == agent.file);
-    // A judge always has a server, and an agent where the eval has one.
+    // A judge always has a server; an agent has one only if the eval does.
     let serves = !is_agents || view.unit.mcp.as_ref().is_some_and(|mcp| mcp.servers.iter().any(|s| !s.disabled));
     for (hole, key, template) in [
         ("McpServerFileArgs", "argTemplateMcpServer", &commands.mcp_server_arg),
@@ -91,7 +91,7 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
                     format!("`{key}` has no effect: `runPrompt` does not contain `{{{{ .{hole} }}}}`"),
                 )
                 .help(format!("add `{{{{ .{hole} }}}}` to `runPrompt`, or remove `{key}`"))
-                // The agent may know by other ways.
+                // The agent may get them in other ways.
                 .strength(Strength::Warning),
             ),
             _ => {}
@@ -99,7 +99,8 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A command line without a place for the servers calls none of them: nobody can guess the address of their recorder.
+/// Reports a command line without a hole for the servers. Such an agent calls none of them, because the addresses of
+/// their recorders are unpredictable.
 pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     let (Some(agent), Some(mcp)) = (&view.unit.agent, &view.unit.mcp) else { return };
     let (Some(server), Agent { builtin: None, acp: None, commands: Some(commands), .. }) =
@@ -110,10 +111,10 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(line) = &commands.run_prompt else { return };
     let text = &line.value;
     let template = commands.mcp_server_arg.as_ref().filter(|template| !template.value.trim().is_empty());
-    // The file that lies in the agent's folder has this name.
+    // The file in the agent's working directory has this name.
     let names = |text: &str, words: &[&str]| words.iter().chain(&["mcp-server"]).any(|word| text.contains(word));
     match template {
-        // What a template stands for is the same in every run, and their addresses are not.
+        // A template without these is the same in every run, but the addresses are not.
         Some(template) if text.contains(".McpServerFileArgs") && !names(&template.value, &[".File", ".URL"]) => {
             let message =
                 "`argTemplateMcpServer` does not refer to a server: it contains neither `{{ .File }}` nor `{{ .URL }}`";
@@ -124,7 +125,7 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
             );
             return;
         }
-        // One that nothing puts into the line has a finding of its own.
+        // A template that is not used in the command line is reported by `unfilled`.
         Some(_) => return,
         None if text.trim().is_empty() || names(text, &["McpServer"]) => return,
         None => {}
@@ -140,11 +141,11 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     .help(
         "add `{{ .McpServerFileArgs }}` to `runPrompt`, and set `argTemplateMcpServer`, for example to `\"--mcp-config {{ .File }}\"`, or use `{{ .URL }}`",
     );
-    // Another program may read the file by itself, or be a stand-in that calls nothing.
+    // Any other program may read the file itself, or be a stub that calls nothing.
     out.push(if program.is_some() { finding } else { finding.strength(Strength::Warning) });
 }
 
-/// Programs that know no server but those they are given, or that their user has configured.
+/// Programs that know only the servers that are passed to them or configured by their user.
 const CLIENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 fn ignored_of(agent: &Agent, out: &mut Diagnostics) {
@@ -182,7 +183,7 @@ fn ignored_of(agent: &Agent, out: &mut Diagnostics) {
     }
 }
 
-/// An agent without a command "succeeds" with an empty answer.
+/// An agent without a command succeeds with an empty answer.
 pub fn empty(view: &EvalView<'_>, out: &mut Diagnostics) {
     let place = |reference: Option<&AgentRef>| {
         reference.map_or(view.eval.config, |a| a.path.as_ref().map_or(a.span, |p| p.span))

@@ -1,4 +1,5 @@
-//! Where extensions come from: what the eval allows, what it denies, and what no lock pins (`portable-format.md`, extensions).
+//! Sources of extensions: those that the eval allows or denies, and those that no lock file pins
+//! (`portable-format.md`, extensions).
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +27,8 @@ rule! {
     pub static EXTENSION_NOT_AS_LOCKED = "extension-not-as-locked", Hard;
 }
 
-/// Packages and repositories of tasks that match none of the patterns. What is a part of gevals needs no leave.
+/// Reports packages and repositories of tasks that match none of the patterns. Packages that are
+/// part of gevals are always allowed.
 pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(patterns) = &view.eval.extension_options.allowed_sources else { return };
     let dir = &view.eval.dir;
@@ -34,7 +36,7 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let allowed = |name: &str, base: &Path| {
         let Some(place) = Place::of(name, base) else { return false };
         let matches = |(pattern, glob): &(&String, Glob)| match (&place, Place::of(pattern, dir)) {
-            // A pattern of everything.
+            // A pattern that matches everything.
             _ if pattern.chars().all(|c| c == '*') => true,
             (Place::Path(path), Some(Place::Path(pattern))) => {
                 Glob::new(&pattern).is_ok_and(|glob| glob.compile_matcher().is_match(path))
@@ -61,23 +63,23 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The repositories that tasks come from.
+/// Returns the repositories of tasks.
 fn repositories<'a>(view: &EvalView<'a>) -> impl Iterator<Item = (&'a str, Span, &'a Path)> {
     let eval = view.eval;
     let named = eval.sources.iter().filter_map(|source| source.repo.as_ref());
     named.map(|repo| (repo.value.as_str(), repo.span, eval.dir.as_path()))
 }
 
-/// What a package, a repository or a pattern of them names, in one spelling of many.
+/// The location that a package, a repository or a pattern refers to, in a normalized spelling.
 enum Place {
-    /// On this machine, without `.` and `..`.
+    /// A path on this machine, without `.` and `..`.
     Path(String),
-    /// On another: without a scheme.
+    /// A location on another host, without its scheme.
     Host(String),
 }
 
 impl Place {
-    /// Nothing where another spelling might hide what it is.
+    /// Returns `None` if another spelling could hide the location.
     fn of(text: &str, base: &Path) -> Option<Self> {
         let has_parent = |text: &str| text.split('/').any(|part| part == "..");
         let path = text.strip_prefix("file://");
@@ -92,7 +94,7 @@ impl Place {
     }
 }
 
-/// Packages, versions and files that the eval refuses.
+/// Reports packages, versions and files that the eval denies.
 pub fn denied(view: &EvalView<'_>, out: &mut Diagnostics) {
     let packages = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
     let packages = packages.iter().map(|reference| (reference.package, reference.span, reference.dir));
@@ -111,7 +113,7 @@ pub fn denied(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// How a denial is about a package.
+/// Returns why a denial applies to a package.
 fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str, dir: &Path) -> Option<String> {
     let lock = &view.unit.lock;
     match what {
@@ -124,7 +126,7 @@ fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str, dir: &Path) -> Op
                 }
                 _ => vec![(bare(name).to_owned(), version)],
             };
-            // What a bundled extension stands in for is denied by its own name as well.
+            // A package that a bundled extension replaces is also denied by its own name.
             let named = match package(name, Substitute::Never) {
                 Ok(Package::Release { owner, repo, version }) => {
                     let version = lock.releases.get(name).map_or(version, |release| release.tag.clone());
@@ -141,7 +143,7 @@ fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str, dir: &Path) -> Op
                 match Version::parse(version.trim_start_matches('v')) {
                     Ok(known) if range.matches(&known) => Some(format!("`{version}` is in this range")),
                     Ok(_) => None,
-                    // What cannot be compared may be one of those that are meant.
+                    // A version that cannot be compared may be in the denied range.
                     Err(_) => Some(format!("`{version}` is not a version number, so it cannot be outside this range")),
                 }
             })
@@ -157,7 +159,7 @@ fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str, dir: &Path) -> Op
     }
 }
 
-/// The file of a package on this machine that has a digest: the program, or one in its folder.
+/// Returns the file of a local package that has a digest: the program, or a file in its directory.
 fn local(view: &EvalView<'_>, name: &str, dir: &Path, digest: &str) -> Option<String> {
     let Ok(Package::Local(path)) = package(name, view.unit.lock.substitute) else { return None };
     let path = resolve(dir, &path);
@@ -169,7 +171,7 @@ fn local(view: &EvalView<'_>, name: &str, dir: &Path, digest: &str) -> Option<St
     files.into_iter().find(denied).map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// Releases that no lock pins: a run downloads only what is pinned.
+/// Reports releases that no lock file pins. A run downloads only what is pinned.
 pub fn locked(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut seen = BTreeSet::new();
     for (name, span) in packages(view) {
@@ -189,7 +191,7 @@ pub fn locked(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Manifests on this machine that are not what the lock says: steps were checked against another.
+/// Reports local manifests that differ from those in the lock file: steps were checked against a different manifest.
 pub fn as_locked(view: &EvalView<'_>, out: &mut Diagnostics) {
     let lock = &view.unit.lock;
     let mut seen = BTreeSet::new();
@@ -201,7 +203,7 @@ pub fn as_locked(view: &EvalView<'_>, out: &mut Diagnostics) {
             Some(Stat::Dir) => path.as_path(),
             _ => path.parent().unwrap_or(Path::new("")),
         };
-        // A program that answers with its manifest itself is not started here.
+        // A program that outputs its own manifest is not started here.
         let Ok(manifest) = view.files.read(&folder.join("extension.yaml")) else { continue };
         let found = hex::encode(Sha256::digest(manifest));
         if found != locked.sha256 && seen.insert(reference.span) {
@@ -216,7 +218,7 @@ pub fn as_locked(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Each package that is named, and where.
+/// Returns all referenced packages, with their locations.
 fn packages<'a>(view: &EvalView<'a>) -> Vec<(&'a str, Span)> {
     let found = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
     found.iter().map(|reference| (reference.package, reference.span)).collect()

@@ -1,4 +1,4 @@
-//! What verify asks for is so before the agent has done anything.
+//! Conditions of verify that hold before the agent has done anything.
 
 use std::cell::LazyCell;
 
@@ -23,8 +23,8 @@ rule! {
     pub static ALREADY_TRUE = "already-true", Warning;
 }
 
-/// Needs: the prompt tells the agent to bring about a value, a line or a thing (`set the mode to live`), verify asks for it, and
-/// set-up has made it so.
+/// Requires that the prompt asks the agent for a value, a line or a resource (`set the mode to live`), that verify
+/// checks for it, and that setup already provides it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = view.effects.prompt.shown();
@@ -57,7 +57,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `set the mode to live`, where set-up gives the field that value and no other.
+/// `set the mode to live`, where setup gives the field this value and no other.
 fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let asked = facts::asked(view);
     if asked.is_empty() {
@@ -66,18 +66,18 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     let (given, urls) = (facts::given(view), urls(view));
     for question in asked {
         let value = question.text();
-        // `suspend the cron job`: the name of a field that is true or false is the verb.
+        // `suspend the cron job`: the name of a boolean field is the verb.
         let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
-        // `Turn the checkout flag to on` says nothing of the flag `search`.
+        // `Turn the checkout flag to on` does not refer to the flag `search`.
         let of_another = || {
             let named = |key: &str, sentence: &str| key.len() > 3 && texts::has_word(sentence, key);
             let places = said.match_indices(value.as_str()).map(|(at, _)| &said[sentence(said, at)]);
             let places: Vec<&str> = places.filter(|sentence| texts::has_word(sentence, &value)).collect();
             let others = |sentence: &&str| {
-                // `Assign it to lena` speaks of the assignee.
+                // `Assign it to lena` refers to the assignee.
                 let stem = question.key.get(..5).unwrap_or(&question.key).to_lowercase();
                 !sentence.to_lowercase().contains(&stem)
                     && asked.iter().any(|other| other.key != question.key && named(&other.key, sentence))
@@ -86,9 +86,9 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         };
         let url = url_of(&urls, question.span);
         let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
-            // What one thing has says nothing about another.
+            // A fact about one URL says nothing about another.
             _ if url.zip(url_of(&urls, fact.span)).is_some_and(|(a, b)| !is_one_url(a, b)) => false,
-            // `Name` alone says little.
+            // `Name` by itself is ambiguous.
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
             _ => true,
         };
@@ -105,7 +105,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     }
 }
 
-/// The steps that are requests, from the first to the last, each with its URL where that is known.
+/// Returns the steps that send requests in order, each with its URL if known.
 fn urls(view: &TaskView<'_>) -> Vec<(Span, Option<String>)> {
     let acts = view.effects.acts.iter().filter(|act| act.thing.system == "http");
     let known: FxHashMap<Span, &Value> = acts.filter_map(|act| Some((act.step, act.thing.name.as_ref()?))).collect();
@@ -120,21 +120,21 @@ fn urls(view: &TaskView<'_>) -> Vec<(Span, Option<String>)> {
     found
 }
 
-/// The URL of the request that a place lies in.
+/// Returns the URL of the request that contains a span.
 fn url_of(urls: &[(Span, Option<String>)], place: Span) -> Option<&str> {
     let at = urls.partition_point(|(step, _)| step.start <= place.start).checked_sub(1)?;
     let (step, url) = &urls[at];
     url.as_deref().filter(|_| step.file == place.file && place.end <= step.end)
 }
 
-/// Whether two URLs are about one thing: one is the other, or lies in it.
+/// Whether two URLs refer to the same resource: they are equal, or one is below the other.
 fn is_one_url(a: &str, b: &str) -> bool {
     let [a, b] = [a, b].map(|url| url.trim_end_matches('/'));
     let lies_in = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
     a == b || lies_in(a, b) || lies_in(b, a)
 }
 
-/// `set the password to winter`, where verify asks for `autumn`, which set-up gave it.
+/// `set the password to winter`, where verify expects `autumn`, the value from setup.
 fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let asked = facts::asked(view);
     if asked.is_empty() {
@@ -172,7 +172,8 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// What a script asks holds in the state that set-up leaves: `[ "$ready" -ge 1 ]` of one replica, `jq -e .spec.replicas` of any.
+/// Reports conditions of scripts that hold in the state after setup: `[ "$ready" -ge 1 ]` with one replica,
+/// `jq -e .spec.replicas` with any.
 fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told: Vec<Span> = Vec::new();
     let mut tell = |span: Span, made: Span, message: String| {
@@ -184,7 +185,7 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     };
     for question in view.asked() {
         let Some(run) = question.runs.first() else { continue };
-        // `if [ "$n" -lt 1 ]; then exit 1; fi` asks for the opposite.
+        // `if [ "$n" -lt 1 ]; then exit 1; fi` requires the opposite.
         let met = |number: f64| question.demand.is_met_by(number).is_some_and(|met| question.is_wanted() == Some(met));
         let (Some(tool), Some(act)) = (view.tools.tool(run.statement.tool()), view.effects.read_by(run)) else {
             continue;
@@ -228,7 +229,7 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             {
                 let key = path.rsplit('.').next().unwrap_or(path);
                 let Some(value) = given_number(view, key, &act.thing.kind) else { continue };
-                // Beside a check that does not hold yet it may ask for less.
+                // Next to a check that does not hold yet, a weaker check is acceptable.
                 let fails = |other: &Question<'_>| {
                     let same =
                         matches!(&other.form, Form::Field(path) if alike(path.rsplit('.').next().unwrap_or(path), key));
@@ -277,17 +278,17 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     });
 }
 
-/// The number that set-up gives to a field, where it gives no other.
+/// Returns the number that setup gives to a field, if it gives no other.
 fn given_number(view: &TaskView<'_>, key: &str, kind: &str) -> Option<f64> {
     let mut same = facts::given(view).iter().filter(|fact| alike(&fact.key, key)).map(facts::Fact::text).peekable();
-    // What nobody tells has one.
+    // A deployment without `replicas` has one.
     let default =
         || (kind == "deployment" && alike("replicas", key) && view.effects.sees(PhaseKind::Setup)).then_some(1.0);
     let Some(first) = same.peek().cloned() else { return default() };
     same.all(|value| value == first).then(|| first.parse().ok())?
 }
 
-/// How many rows of a list are none of its things. `None`: some of its rows are left out.
+/// Returns the number of rows in a list that are headers. `None` if the rows are filtered by anything but `Running`.
 fn rows(runs: &[&Run<'_>]) -> Option<f64> {
     let (first, others) = runs.split_first()?;
     let plain = others.iter().all(|run| matches!(run.statement.name(), "wc" | "tr" | "xargs" | "cat"));
@@ -296,7 +297,8 @@ fn rows(runs: &[&Run<'_>]) -> Option<f64> {
     (plain || others.iter().all(states)).then_some(f64::from(u8::from(headed)))
 }
 
-/// How many things of a kind set-up leaves in a place, where the prompt asks for another number of them, and where one of them is made.
+/// Returns how many resources of a kind setup leaves in a namespace, and where one is created, if the prompt
+/// asks for a change of their number.
 fn counted(view: &TaskView<'_>, asked: &Thing, said: &str) -> Option<(f64, Span)> {
     const MAKERS: [&str; 8] = [
         "statefulset",
@@ -346,7 +348,7 @@ fn counted(view: &TaskView<'_>, asked: &Thing, said: &str) -> Option<(f64, Span)
         true => return None,
         false => done.len() as f64,
     };
-    // Else it may be that there are to be no others.
+    // Otherwise, the prompt may demand that there are no others.
     let asks = match pods {
         true => is_changed(said, "replicas"),
         false => !KEEPS.is_match(said) && !texts::has_word(said, "only") && !texts::has_word(said, "one"),
@@ -354,31 +356,31 @@ fn counted(view: &TaskView<'_>, asked: &Thing, said: &str) -> Option<(f64, Span)
     asks.then_some((count, first.span))
 }
 
-/// Whether a prompt tells to change a field, in a sentence that has its name.
+/// Whether a prompt asks to change a field, in a sentence that contains its name.
 fn is_changed(said: &str, key: &str) -> bool {
     let words = if alike("replicas", key) { vec!["replica".to_owned()] } else { crate::effects::words(key) };
     let Some(word) = words.last().filter(|word| word.len() > 3) else { return false };
-    // As long as the text itself: `İ` has more bytes in small letters.
+    // ASCII lowercase keeps byte offsets valid: `İ` has more bytes in lowercase.
     said.to_ascii_lowercase().match_indices(word.as_str()).any(|(at, _)| {
         let whole = &said[sentence(said, at)];
         (CHANGES.is_match(whole) || WANTS.is_match(whole)) && !KEEPS.is_match(whole)
     })
 }
 
-/// Fields of which one follows from the other.
+/// Whether two names refer to the same field, or to fields of which one follows from the other.
 fn alike(given: &str, asked: &str) -> bool {
     let is_replicas = |key: &str| {
         matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
     };
-    // `--ack-deadline`, and then `ackDeadlineSeconds`.
+    // `--ack-deadline` sets `ackDeadlineSeconds`.
     let with_unit = asked
         .strip_prefix(given)
         .is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
     given == asked || with_unit || is_replicas(given) && is_replicas(asked)
 }
 
-/// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` of `pods`, `at least 2 must stay available` of
-/// `minAvailable`.
+/// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` for `pods`,
+/// `at least 2 must stay available` for `minAvailable`.
 fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
     let around = question.parent.iter().filter(|_| question.key.eq_ignore_ascii_case("name"));
     let words: Vec<String> = std::iter::once(&question.key)
@@ -393,7 +395,7 @@ fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
     if words.is_empty() || matches!(value, "true" | "false") {
         return false;
     }
-    // `Do not change the replicas`: then the number is only told.
+    // In `Do not change the replicas`, the number is only mentioned.
     let keeps = |at: usize| {
         let sentence = &said[sentence(said, at)].to_lowercase();
         words.iter().any(|word| sentence.contains(word.as_str())) && !texts::has_word(sentence, value)
@@ -407,7 +409,7 @@ fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
         !before.ends_with(part) && !behind.starts_with(part) && !before.ends_with('.')
     });
     let mut places: Vec<usize> = whole.collect();
-    // `256 MiB` is 268435456.
+    // `256 MiB` equals 268435456.
     if let Some(amount) = Quantity::of_value(value).filter(|amount| places.is_empty() && amount.amount > 59.0) {
         let lower = said.to_ascii_lowercase();
         let told = Quantity::all(&lower).into_iter().filter(|(_, q)| !q.unit.is_empty() && q.is(&amount));
@@ -419,7 +421,7 @@ fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
         let end = said[at..whole.end].find([',', ':']).map_or(whole.end, |mark| at + mark);
         let clause = said[start..end].to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
         let clause = clause.replace("stay available", "be available").replace("stay up", "be up");
-        // `…, as they are now`.
+        // The rest may be `…, as they are now`.
         let rest = said[end..whole.end].split_whitespace().collect::<Vec<_>>().join(" ");
         WANTS.is_match(&said[whole.clone()])
             && !KEEPS.is_match(&clause)
@@ -428,7 +430,7 @@ fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
     })
 }
 
-/// `append the line "2. Elections"`, where what set-up writes has it.
+/// `append the line "2. Elections"`, where a file written by setup already contains it.
 fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let mut written: Vec<(Span, String)> = Vec::new();
     view.task.setup.steps.iter().for_each(|step| {
@@ -458,7 +460,7 @@ fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>)
         let (Some(whole), Some(text)) = (quoted.get(0), quoted.get(1).or_else(|| quoted.get(2))) else { continue };
         let (text, sentence) = (text.as_str(), sentence(said, whole.start()));
         let head = &said[sentence.start..whole.start()];
-        // A name of one word is mostly a key, or stands for what is elsewhere.
+        // A single word is usually a key, or refers to something else.
         let is_line = text.contains([' ', ':', '=', '#', '.']);
         let object = !AWAY.is_match(&head[ADDS.find_iter(head).last().map_or(0, |verb| verb.end())..]);
         if text.len() < 4
@@ -473,7 +475,7 @@ fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>)
         }
         told.insert(text);
         let Some((made, _)) = written.iter().find(|(_, known)| known.contains(text)) else { continue };
-        // `… is there already`, in another sentence.
+        // Another sentence may say `… is there already`.
         let stays = || said.match_indices(text).any(|(at, _)| KEEPS.is_match(&said[self::sentence(said, at)]));
         if let Some(span) = looks_for(view, text).filter(|_| !stays()) {
             found.push((span, *made, format!("`{text}`")));
@@ -481,7 +483,7 @@ fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>)
     }
 }
 
-/// `contains: "debug ="`, where set-up writes `debug = true` and the prompt asks for `debug = false`: both have it.
+/// `contains: "debug ="`, where setup writes `debug = true` and the prompt asks for `debug = false`: both contain it.
 fn cut(view: &TaskView<'_>, said: &str, written: &[(Span, String)], found: &mut Vec<(Span, Span, String)>) {
     let mut asked: Vec<(Span, String)> = Vec::new();
     view.task.verify.steps.iter().for_each(|step| {
@@ -518,7 +520,7 @@ fn cut(view: &TaskView<'_>, said: &str, written: &[(Span, String)], found: &mut 
     }
 }
 
-/// The files that set-up makes, each with what it holds where that is known.
+/// Returns the files that setup creates, each with its content if known.
 fn files(view: &TaskView<'_>) -> Vec<(Value, Option<String>, Span)> {
     let acts = view.effects.in_phase(PhaseKind::Setup).filter(|act| act.thing.system == "file");
     let acts = acts.filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes));
@@ -558,7 +560,7 @@ fn files(view: &TaskView<'_>) -> Vec<(Value, Option<String>, Span)> {
     found
 }
 
-/// `grep -q 'workers:' app.yaml`, where the file of set-up has such a line and the prompt tells to change it.
+/// `grep -q 'workers:' app.yaml`, where the file from setup has such a line and the prompt asks to change it.
 fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let asked = view.asked().iter().filter(|question| question.file.is_some());
     let asked: Vec<&Question<'_>> = asked.collect();
@@ -568,7 +570,7 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let files = LazyCell::new(|| files(view));
     for question in asked {
         let (Some(file), Demand::Matches { pattern, options }) = (&question.file, &question.demand) else { continue };
-        // The name of what is to be changed: the first word of the pattern.
+        // The name of the setting to change: the first word of the pattern that is longer than two characters.
         let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
         let key = pattern.split(part).find(|word| word.len() > 2).filter(|key| is_changed(said, key));
         if key.is_none() || !options.chars().all(|c| "qsEFiwxn".contains(c)) {
@@ -576,7 +578,7 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         }
         let script = view.scripts.iter().find(|script| std::ptr::eq(&*script.content, question.content));
         let file = [file.clone(), seen_from(script, file)];
-        // What is made twice, or changed, may hold anything.
+        // A file that is created twice, or changed, may have any content.
         let mut same = files.iter().filter(|(name, ..)| file.iter().any(|file| name.may_be(file)));
         let (Some((name, Some(text), made)), None) = (same.next(), same.next()) else { continue };
         if !file.iter().any(|file| name.is(file)) {
@@ -585,7 +587,7 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let pattern_of = match (options.contains('F'), options.contains('E') || question.statement.name() == "egrep") {
             (true, _) => regex::escape(pattern),
             (_, true) => pattern.clone(),
-            // Of the simple form only what means the same in both.
+            // Of basic regular expressions, only those that mean the same in both syntaxes.
             _ if pattern.contains(['\\', '+', '?', '(', '{', '|']) => continue,
             _ => pattern.clone(),
         };
@@ -610,7 +612,7 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// The path of a file, seen from where a script runs that goes nowhere else.
+/// Resolves the path of a file in the directory of a script that never changes to another one.
 fn seen_from(script: Option<&ScriptView<'_>>, name: &Value) -> Value {
     let place = || {
         let script = script.filter(|script| script.content.program.commands().iter().all(|c| !goes_away(c.name())))?;
@@ -624,7 +626,8 @@ fn goes_away(command: &str) -> bool {
     matches!(command, "cd" | "pushd" | "popd")
 }
 
-/// Verify only looks into files that set-up writes, and every look finds what it wants in what set-up has written.
+/// Reports a verify that only checks files written by setup, where every check already
+/// succeeds on the content from setup.
 fn file_steps(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let (setup, verify) = (&view.task.setup.steps, &view.task.verify.steps);
     let is_file = |step: &Step<Def>| matches!(step.op.kind, OperationKind::Builtin("file"));
@@ -649,7 +652,8 @@ fn file_steps(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a text is as a `file` step expects it. Of other comparisons than the two usual ones: no.
+/// Whether a text satisfies the `expect` of a `file` step. Returns `false` for comparisons
+/// other than the two common ones.
 fn finds(expect: &serde_json::Value, text: &str) -> bool {
     let Some(expect) = expect.as_object().filter(|expect| !expect.is_empty()) else { return false };
     expect.iter().all(|(key, wanted)| match (key.as_str(), wanted.as_str()) {
@@ -659,7 +663,7 @@ fn finds(expect: &serde_json::Value, text: &str) -> bool {
     })
 }
 
-/// Where verify looks for a text.
+/// Returns the location at which verify looks for a text.
 fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
     let mut found = None;
     let escaped = [text.to_owned(), regex::escape(text), text.replace('.', "\\.")];
@@ -686,7 +690,7 @@ fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
     found
 }
 
-/// `create a role binding web`, where set-up creates it and verify looks at it.
+/// `create a role binding web`, where setup creates it and verify checks it.
 fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let model = view.effects;
     if !MAKES.is_match(said) {
@@ -696,7 +700,7 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let Some(name) = made.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown) else {
             continue;
         };
-        // `make the file readable` makes no file.
+        // `make the file readable` does not create a file.
         let verbs = if made.thing.system == "file" { &WRITES } else { &MAKES };
         let speaks = |before: &str| super::texts::speaks_of(view, before, &made.thing.kind);
         if name.len() < 3 || !is_object(said, &name, verbs, &speaks) {
@@ -715,7 +719,7 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     }
 }
 
-/// `delete the customers that …`, where verify wants the rows that set-up has put in, all of them.
+/// `delete the customers that …`, where verify expects exactly the rows that setup inserted.
 fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     if !DELETES.is_match(said) || INSERTS.is_match(said) {
         return;
@@ -742,7 +746,7 @@ fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)
     if tables.is_empty() {
         return;
     }
-    // What is compared with a list as a whole.
+    // Text that is compared with a list as a whole.
     let mut asked: Vec<(Span, String)> = Vec::new();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let content = &script.content;
@@ -780,7 +784,7 @@ fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)
     }
 }
 
-/// `set the status to sold-out`, where verify asks whether the thing has a `status`, and set-up has given it one.
+/// `set the status to sold-out`, where verify checks whether a `status` exists, and setup has set one.
 fn any_value(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let url = |step: &crate::hir::Step<crate::hir::Def>| {
         let url = step.arg("url").filter(|_| matches!(step.op.kind, OperationKind::Builtin("http")))?;
@@ -794,7 +798,7 @@ fn any_value(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, Strin
                 let mut text = String::new();
                 body.templates(&mut |template| text.push_str(&texts::written(template)));
                 keys_of(body, &mut text);
-                // `…/_bulk`: what is done, and no part of the thing's name.
+                // `…/_bulk` is an action, and not part of the resource's name.
                 let own = url.rsplit_once('/').filter(|(_, last)| last.starts_with('_'));
                 given.push((own.map_or(url.clone(), |(own, _)| own.to_owned()), step.key, text));
             }
@@ -820,7 +824,7 @@ fn any_value(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, Strin
     });
 }
 
-/// The names of fields in a body, in quotes.
+/// Collects the names of fields in a body, in quotes.
 fn keys_of(arg: &crate::hir::Arg<crate::hir::Def>, text: &mut String) {
     match &arg.kind {
         ArgKind::Record(fields) => fields.iter().for_each(|(key, arg)| {
@@ -832,7 +836,7 @@ fn keys_of(arg: &crate::hir::Arg<crate::hir::Def>, text: &mut String) {
     }
 }
 
-/// `{path: $.a.status, exists: true}`, and nothing else is said of it.
+/// Finds `{path: $.a.status, exists: true}` without any other condition.
 fn exists(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)>) {
     match &arg.kind {
         ArgKind::Record(fields) => {
@@ -847,7 +851,7 @@ fn exists(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)
     }
 }
 
-/// The rows that `INSERT INTO table VALUES (…), (…)` puts in.
+/// Returns the rows that `INSERT INTO table VALUES (…), (…)` inserts.
 fn inserted(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
     let mut found = Vec::new();
     let lower = text.to_ascii_lowercase();
@@ -881,7 +885,7 @@ fn inserted(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
     found
 }
 
-/// `add a line to notes.md`, where verify only asks whether the file is there, and set-up has made it.
+/// `add a line to notes.md`, where verify only checks that the file exists, and setup has created it.
 fn only_there(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let model = view.effects;
     let mut asked: Vec<Span> = Vec::new();
@@ -916,7 +920,7 @@ fn only_there(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, Stri
         else {
             continue;
         };
-        // Who is to be changed is asked for more elsewhere.
+        // If verify names the file elsewhere, it checks more than its existence.
         if name.len() < 3 || texts.contains(name) {
             continue;
         }
@@ -933,7 +937,7 @@ fn only_there(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, Stri
     }
 }
 
-/// `delete the service old`, where verify is content that it is not there, and nothing has ever made it.
+/// `delete the service old`, where verify accepts its absence, and nothing has ever created it.
 fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let model = view.effects;
     let Some(prompt) = view.task.prompt.as_ref().filter(|_| model.sees(PhaseKind::Setup)) else { return };
@@ -959,7 +963,7 @@ fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     && made.thing.system == act.thing.system
                     && made.thing.name.as_ref().is_none_or(|n| n.may_be(name))
             });
-            // What a program makes may have any name.
+            // A program may create resources with any name.
             let shown = name.shown();
             let in_text = view.scripts.iter().any(|s| {
                 s.phase == PhaseKind::Setup && s.content.text.contains(shown.rsplit('/').next().unwrap_or(&shown))
@@ -980,7 +984,7 @@ fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     });
 }
 
-/// `listen on 8443 instead of 8080`, where verify looks for what set-up has written.
+/// `listen on 8443 instead of 8080`, where verify looks for the value from setup.
 fn given_up(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let old: Vec<&str> =
         OLD.captures_iter(said).filter_map(|old| old.get(1)).map(|m| m.as_str().trim_end_matches('.')).collect();
@@ -1023,7 +1027,7 @@ fn given_up(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String
     }
 }
 
-/// Verify waits for the very value that set-up has waited for.
+/// Verify waits for the same value for which setup has waited.
 fn waits(view: &TaskView<'_>, found: &mut Vec<(Span, Span, String)>) {
     let asked = |phase: PhaseKind| {
         let mut all: Vec<(Span, [Option<String>; 4])> = Vec::new();
@@ -1073,7 +1077,7 @@ fn waits(view: &TaskView<'_>, found: &mut Vec<(Span, Span, String)>) {
     }
 }
 
-/// Whether a prompt has the name of a field as its verb, in a sentence that changes something.
+/// Whether a prompt uses the name of a field as a verb, in a sentence that does not keep things as they are.
 fn is_told(said: &str, key: &str) -> bool {
     said.match_indices(key).any(|(at, _)| {
         let alone = !said[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '`' | '.'))
@@ -1082,15 +1086,15 @@ fn is_told(said: &str, key: &str) -> bool {
     })
 }
 
-/// So many bytes before a place, and behind it, are looked at for the ends of its sentence: a text may have none.
+/// Number of bytes before and after a position in which the ends of its sentence are searched: a text may have none.
 const SENTENCE: usize = 1000;
 
-/// The sentence around a place.
+/// Returns the range of the sentence around a position.
 pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
     let from = text.floor_char_boundary(at.saturating_sub(SENTENCE));
     let to = text.ceil_char_boundary((at + SENTENCE).min(text.len()));
     let (before, behind) = (&text.as_bytes()[from..at], &text.as_bytes()[at..to]);
-    // How many bytes end a sentence here.
+    // Number of bytes that end a sentence here.
     let ends = |text: &[u8]| match text {
         [b';', ..] => Some(1),
         [b'.', b' ' | b'\n', ..] | [b'\n', b'\n' | b'-' | b'*', ..] => Some(2),
@@ -1110,7 +1114,7 @@ fn is_asked(said: &str, value: &str) -> bool {
         let sentence = sentence(said, at);
         let head = &said[sentence.start..at];
         let before = before.trim_end_matches(['`', '"', '\'']);
-        // `Set the mode to live, and leave the queue`: each part says something of its own.
+        // In `Set the mode to live, and leave the queue`, each clause has a meaning of its own.
         let start = head.rfind(',').map_or(sentence.start, |comma| sentence.start + comma);
         let end = said[at..sentence.end].find(',').map_or(sentence.end, |comma| at + comma);
         ends && (TO.is_match(before) && CHANGES.is_match(head) || GIVES.is_match(before))
@@ -1118,8 +1122,8 @@ fn is_asked(said: &str, value: &str) -> bool {
     })
 }
 
-/// Whether a prompt asks to make a thing of this name: it is what the verb is about, and nothing stands between. `speaks`: whether what
-/// stands before a name may be about this thing.
+/// Whether a prompt asks to create a resource of this name: the name is the object of the verb, with nothing in
+/// between. `speaks` returns whether the text before a name may refer to this resource.
 pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&str) -> bool) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     said.match_indices(name).any(|(at, _)| {
@@ -1128,7 +1132,7 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
         }
         let sentence = sentence(said, at);
         let head = &said[sentence.start..at];
-        // `the tag v1` is no verb.
+        // In `the tag v1`, `tag` is not a verb.
         let is_noun = |verb: &Match<'_>| {
             let before = head[..verb.start()].trim_end().to_lowercase();
             ["the", "a", "an", "this", "that", "its"]
@@ -1142,7 +1146,7 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
             " and ", ",", " at ", " under ", ":", " within ", " above ", " below ", " before ", " after ", " behind ",
             " off ", " with ",
         ];
-        // `make the service web reach its pods again`, `make the pod web run` make no service and no pod.
+        // `make the service web reach its pods again` and `make the pod web run` create neither a service nor a pod.
         let behind = &said[at..sentence.end];
         let restores = verb.as_str().eq_ignore_ascii_case("make")
             && (behind.contains(" again") || between.starts_with(" the ") && WORKS.is_match(behind));

@@ -1,4 +1,4 @@
-//! Conditions of verify that hold whatever is found: an assignment in the place of a comparison, a word in the place of a test.
+//! Conditions of verify that always hold: an assignment instead of a comparison, a word instead of a test.
 
 use super::{
     TaskView, comparison, embedded, pattern,
@@ -24,7 +24,7 @@ rule! {
     pub static ALWAYS_TRUE = "always-true", Verdict;
 }
 
-/// Where, what is wrong, and the cure.
+/// Location, message, and help.
 type Fault = (Span, String, &'static str);
 
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -152,7 +152,7 @@ fn is_nothing(operator: &str, with: &str) -> bool {
     matches!((operator, with), ("-ge", "0") | ("-gt", "-1"))
 }
 
-/// `[[ $x != a || $x != b ]]`, `[ "$x" = a ] && [ "$x" = b ]`: nothing is two things at once.
+/// `[[ $x != a || $x != b ]]`, `[ "$x" = a ] && [ "$x" = b ]`: no value equals both.
 fn two_values(content: &Content, found: &mut Vec<Fault>) {
     let mut told: Vec<std::ops::Range<usize>> = Vec::new();
     content.program.walk(&mut |s| {
@@ -161,7 +161,7 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
         let Some(text) = text.filter(|text| (text.contains("||") || text.contains("&&")) && !text.contains('(')) else {
             return;
         };
-        // One sign between all: what stands in brackets, or among both, may be anything.
+        // All operators must be the same. With brackets or both operators, the meaning is not determined here.
         let signs = (text.contains("||"), text.contains("&&"));
         if signs == (true, true)
             || !only_tests(s)
@@ -184,7 +184,7 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
         let compared: Vec<(&str, String)> = words
             .windows(3)
             .filter(|triple| operators.contains(&triple[1].source.as_str()))
-            // Without quotes it may be a pattern.
+            // Without quotes, it may be a pattern.
             .filter(|triple| triple[2].source.starts_with(['"', '\'']) || !triple[2].source.contains(['*', '?', '[']))
             .filter_map(|triple| Some((triple[0].source.as_str(), triple[2].literal()?)))
             .filter(|(left, right)| left.contains('$') && !right.contains(HOLE))
@@ -209,10 +209,10 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// The word of which two bounds are asked that no number meets both of, or (`either`) that every number meets one of:
-/// `[ $n -lt 10 ] && [ $n -gt 20 ]`.
+/// Returns the word with two bounds that no number satisfies together or (`either`) of which every number satisfies at
+/// least one: `[ $n -lt 10 ] && [ $n -gt 20 ]`.
 fn no_range(words: &[Word], either: bool) -> Option<&str> {
-    // Each bound is the numbers that meet it.
+    // Each bound is the range of numbers that satisfy it.
     let bounds = words.windows(3).filter_map(|triple| {
         let number: i64 = triple[2].literal()?.parse().ok()?;
         let (low, high) = match triple[1].source.as_str() {
@@ -227,7 +227,7 @@ fn no_range(words: &[Word], either: bool) -> Option<&str> {
     let bounds: Vec<(&str, i64, i64)> = bounds.filter(|(left, ..)| left.contains('$')).collect();
     let negated = words.iter().any(|word| word.source == "!");
     let [(left, low, high), (again, other_low, other_high)] = bounds.as_slice() else { return None };
-    // A default is another way to write the same.
+    // With a default, it is still the same variable.
     let name = |text: &str| text.trim_matches(['"', '$', '{', '}']).split(':').next().unwrap_or_default().to_owned();
     let met = if either {
         let from = if *low == i64::MIN { *other_low } else { *low };
@@ -239,7 +239,7 @@ fn no_range(words: &[Word], either: bool) -> Option<&str> {
     (!negated && met && name(left) == name(again)).then_some(*left)
 }
 
-/// Whether a list is of tests alone.
+/// Whether a list consists of tests only.
 fn only_tests(s: &Statement) -> bool {
     match &s.kind {
         Kind::Test => true,
@@ -248,7 +248,7 @@ fn only_tests(s: &Statement) -> bool {
     }
 }
 
-/// What was to be compared, with the sign between, in one word.
+/// Whether a word contains both operands and the operator between them.
 fn is_glued(word: &Word) -> bool {
     if let Some(text) = word.literal() {
         return text.contains('=');
@@ -272,13 +272,13 @@ fn is_count(word: &Word, content: &Content) -> bool {
     }
 }
 
-/// Whether a pattern that is written in the way of all languages of patterns matches every text.
+/// Whether a pattern, in the syntax that all pattern languages share, matches every text.
 fn is_everything(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "[]-.*^$ ".contains(c);
     text.contains('*') && text.chars().all(plain) && pattern::matches_all(text, pattern::Texts::Names)
 }
 
-/// Whether each part of a pattern for a whole text may be missing: `^[0-9.]*$`. What says so by `?` or `|` means it.
+/// Whether every part of an anchored pattern may be empty: `^[0-9.]*$`. With `?` or `|`, this is intentional.
 fn may_be_empty(pattern: &str) -> bool {
     let Some(mut rest) = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')) else { return false };
     let mut parts = 0;
@@ -326,10 +326,10 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
             ))
         }
         "awk" | "gawk" | "mawk" => {
-            // A pattern may hold any sign.
+            // A regular expression in awk may contain any character.
             let program = tools::operands("awk", &words[1..]).next().filter(|program| !program.text.contains('/'))?;
             let at = assignment(&program.text, &["if", "while"], false)?;
-            // `if (n = split($0, a))` asks what a function says.
+            // `if (n = split($0, a))` tests the result of a function.
             if CALL.is_match(&program.text[at + 1..]) {
                 return None;
             }
@@ -343,7 +343,7 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
             let options = words.iter().skip(1).filter(|word| word.text.starts_with('-'));
             let plain = options.clone().all(|word| word.text[1..].chars().all(|c| "qsEPi".contains(c)));
             let pattern = tools::searched(words.get(1..)?).filter(|pattern| pattern.literal && plain)?;
-            // `.*` asks whether there is a line at all.
+            // `.*` tests whether there is a line at all.
             let meant = pattern.text.chars().all(|c| ".*^$".contains(c));
             (!meant && is_everything(&pattern.text)).then(|| {
                 (
@@ -359,7 +359,7 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
 
 static CALL: Ascii = ascii(r"^\s*[A-Za-z_]\w*\(");
 
-/// The place of a byte of a word, where the word stands in the script as it is read.
+/// Returns the span of a byte of a word that is written literally in the script; otherwise, the span of the word.
 fn within(content: &Content, word: &Plain, at: usize) -> Span {
     let range = word.range.clone();
     let source = content.text.get(range.clone()).unwrap_or_default();
@@ -369,10 +369,11 @@ fn within(content: &Content, word: &Plain, at: usize) -> Span {
     }
 }
 
-/// Where a program of jq or awk has `=` in the brackets of one of these words, or, where its result is asked for, as its last part.
+/// Returns the position of `=` in a program of jq or awk: in the parentheses after one of these words
+/// or, if `asks`, in its last part.
 fn assignment(text: &str, within: &[&str], asks: bool) -> Option<usize> {
     let bytes = text.as_bytes();
-    // The words before the brackets that are open, and the `=` of the last part outside of all.
+    // The words before the open brackets, and the `=` of the last part outside of all brackets.
     let (mut open, mut last): (Vec<&str>, Option<usize>) = (Vec::new(), None);
     let mut quoted = false;
     let mut at = 0;
@@ -406,7 +407,7 @@ fn assignment(text: &str, within: &[&str], asks: bool) -> Option<usize> {
     last.filter(|_| asks && !quoted)
 }
 
-/// `(( n = 3 ))` where something depends on it.
+/// `(( n = 3 ))` if its exit status is used.
 fn arithmetic(program: &Program, content: &Content, found: &mut Vec<Fault>) {
     static SETS: Ascii = ascii(r"^\(\(\s*[A-Za-z_]\w*\s*=\s*[1-9]\d*\s*\)\)$");
     let mut asked: Vec<&Statement> = program.body.last().into_iter().collect();

@@ -1,4 +1,4 @@
-//! Arguments that an assertion asks for, and that no call has.
+//! Arguments that an assertion requires and no call has.
 
 use serde_json::{Map, Value};
 
@@ -21,8 +21,8 @@ use crate::{
 const LOCKED: &str = "according to its schema in `gevals.lock`";
 const LITERAL: &str = "`argumentsMatch` compares values literally, for equality";
 
-/// Holes and patterns in `argumentsMatch`, which are compared as they stand, and arguments that the tool does not take, as far as the
-/// lock knows.
+/// Reports holes and patterns in `argumentsMatch`, which are compared literally, and arguments that the tool does not
+/// accept, as far as the lock file shows.
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     for item in view.eval.task_sets.iter().filter_map(|set| set.assertions.as_ref()).flat_map(|set| &set.items) {
         let (AssertionKind::AllUsed(kind, matchers)
@@ -70,7 +70,7 @@ fn arguments(view: &EvalView<'_>, kind: CallKind, matcher: &CallMatcher, out: &m
     }
 }
 
-/// The tools that may be called, where the lock knows them. A call that fails may have any arguments.
+/// Returns the locked tools that may match. A call that fails may have any arguments.
 fn meant<'v>(view: &'v EvalView<'_>, kind: CallKind, matcher: &CallMatcher) -> Vec<(&'v str, &'v LockedTool)> {
     let fails = matcher.status.is_some_and(|status| status.value != CallStatus::Ok);
     let Some(tools) = view.unit.lock.tools(&matcher.server.value).filter(|_| kind == CallKind::Tool && !fails) else {
@@ -87,7 +87,7 @@ fn meant<'v>(view: &'v EvalView<'_>, kind: CallKind, matcher: &CallMatcher) -> V
     tools.iter().map(|(name, tool)| (name.as_str(), tool)).filter(|(name, _)| is_meant(name)).collect()
 }
 
-/// An argument that none of the tools takes, or not with this value.
+/// Reports an argument that none of the tools accepts, or not with this value.
 fn unlike(
     view: &EvalView<'_>,
     name: &Name,
@@ -144,14 +144,14 @@ fn unlike(
     })
 }
 
-/// What the schema of a tool finds wrong with one of its arguments.
+/// Returns the violation of a tool's schema by one of its arguments.
 fn fault(tool: &LockedTool, key: &str, value: &Value) -> Option<Fault> {
     let schema = tool.input_schema.json();
     let open =
         ["patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"].iter().any(|key| schema.get(key).is_some())
             || schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
     if let Some(known) = properties(tool).filter(|known| !open && !known.contains_key(key)) {
-        // A schema without any may be one that says nothing.
+        // A schema without any properties may be incomplete.
         return (!known.is_empty() || schema.get("additionalProperties").is_some())
             .then(|| Fault { at: String::new(), kind: FaultKind::Unknown(key.to_owned()) });
     }
@@ -165,7 +165,7 @@ fn properties(tool: &LockedTool) -> Option<&Map<String, Value>> {
     tool.input_schema.json().get("properties")?.as_object()
 }
 
-/// A hole, or a variable alone, in a text.
+/// Returns a hole in a string, or the whole string if it is a variable.
 fn hole(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => match VARIABLE.is_match(text) {
@@ -180,7 +180,8 @@ fn hole(value: &Value) -> Option<&str> {
 
 static VARIABLE: Ascii = ascii(r"^\$\{[A-Z_][A-Z0-9_]*\}$");
 
-/// What an author takes `argumentsMatch` to know: patterns, and the demands of `expect`. An argument may itself be a pattern.
+/// Returns what the author probably expects `argumentsMatch` to support: patterns, or the matchers of `expect`. An
+/// argument may itself be a pattern.
 fn comparison(name: &str, value: &Value) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     if ["pattern", "reg", "query", "search", "filter", "match", "glob", "expr", "grep", "path"]

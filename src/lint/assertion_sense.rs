@@ -1,4 +1,4 @@
-//! Assertions that always hold, that cannot hold together, and that hold for other calls than their author thinks.
+//! Assertions that always hold, that contradict each other, or that match other calls than intended.
 
 use indexmap::IndexSet;
 
@@ -33,7 +33,7 @@ fn matchers(item: &Assertion) -> Option<(CallKind, &[CallMatcher])> {
     }
 }
 
-/// `minToolCalls: 0`: every run makes that many.
+/// `minToolCalls: 0` always holds.
 pub fn always(view: &EvalView<'_>, out: &mut Diagnostics) {
     super::argued::check(view, out);
     for item in sets(view).flat_map(|s| &s.items) {
@@ -50,7 +50,7 @@ pub fn always(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What one assertion demands and another of the same task forbids.
+/// Reports a call that one assertion requires and another of the same task forbids.
 pub fn contradictory(view: &EvalView<'_>, out: &mut Diagnostics) {
     let together: IndexSet<&[usize]> = view.unit.selected.iter().map(|s| s.sets.as_slice()).collect();
     for sets in together {
@@ -80,7 +80,7 @@ pub fn contradictory(view: &EvalView<'_>, out: &mut Diagnostics) {
 struct Demand<'a> {
     kind: CallKind,
     server: &'a str,
-    /// What its name matches.
+    /// A pattern that matches its names.
     pattern: String,
     span: Span,
 }
@@ -91,7 +91,7 @@ impl<'a> Demand<'a> {
     }
 }
 
-/// Everything of which at least one must happen.
+/// Returns sets of calls. At least one call of each set must be made.
 fn demands<'a>(item: &'a Assertion) -> Vec<Vec<Demand<'a>>> {
     match &item.kind {
         AssertionKind::AllUsed(kind, all) => all.iter().map(|m| vec![Demand::of(*kind, m)]).collect(),
@@ -112,7 +112,7 @@ fn forbids(item: &Assertion, demand: &Demand<'_>) -> Option<Span> {
     let same = |m: &&CallMatcher| *kind == demand.kind && m.server.value == demand.server;
     let all: Vec<&CallMatcher> = list.iter().filter(whole).filter(same).collect();
     let one = all.iter().find(|m| covers(&pattern(m), &demand.pattern, Texts::Names));
-    // What none forbids alone, all may forbid together.
+    // Matchers that do not cover the names individually may cover them together.
     let together = || {
         let union: Vec<_> = all.iter().map(|m| format!("(?:{})", pattern(m))).collect();
         let covered = all.len() > 1 && covers(&union.join("|"), &demand.pattern, Texts::Names);
@@ -121,7 +121,7 @@ fn forbids(item: &Assertion, demand: &Demand<'_>) -> Option<Span> {
     one.or_else(together).map(|m| m.span)
 }
 
-/// Calls are demanded, and every tool of every server is forbidden.
+/// Reports assertions that require calls but forbid all tools of all servers.
 fn none_left(view: &EvalView<'_>, items: &[&Assertion], out: &mut Diagnostics) {
     let least = items.iter().find(|i| matches!(i.kind, AssertionKind::MinToolCalls(1..)));
     let (Some(least), Some(mcp)) = (least, &view.unit.mcp) else { return };
@@ -143,7 +143,8 @@ fn none_left(view: &EvalView<'_>, items: &[&Assertion], out: &mut Diagnostics) {
     );
 }
 
-/// The names that are meant: either of name and pattern may match, and neither means any.
+/// Returns the pattern of the names that match. Either the name or the pattern may match;
+/// without both, every name does.
 fn pattern(m: &CallMatcher) -> String {
     match (&m.name, &m.pattern) {
         (None, None) => String::new(),
@@ -153,7 +154,7 @@ fn pattern(m: &CallMatcher) -> String {
     }
 }
 
-/// More calls in order than there may be.
+/// Reports assertions that require more calls than `maxToolCalls` allows.
 fn too_many(items: &[&Assertion], out: &mut Diagnostics) {
     for max in items {
         let AssertionKind::MaxToolCalls(most) = max.kind else { continue };
@@ -179,20 +180,20 @@ fn too_many(items: &[&Assertion], out: &mut Diagnostics) {
     }
 }
 
-/// How many different tools are named.
+/// Returns the number of distinct tools that are named.
 fn distinct(list: &[CallMatcher]) -> u64 {
     let exact = list.iter().filter(|m| m.pattern.is_none());
     let names: IndexSet<_> = exact.filter_map(|m| Some((&m.server.value, &m.name.as_ref()?.value))).collect();
     names.len() as u64
 }
 
-/// A pattern that matches tools besides those it was written for.
+/// Reports a pattern that matches tools other than those it was written for.
 pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
     for item in sets(view).flat_map(|s| &s.items) {
         let Some((kind, list)) = matchers(item) else { continue };
         for matcher in list {
             let Some(pattern) = &matcher.pattern else { continue };
-            // `.*` says what it means.
+            // `.*` is intentional.
             if matches_all(&pattern.value, Texts::Names) {
                 continue;
             }
@@ -217,8 +218,8 @@ pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Tools that a pattern matches by accident: where it matches one tool whole, all others; where it is a word, those it
-/// matches in the middle of a word.
+/// Returns the tools that a pattern matches by accident. If it matches the full name of a tool, these are all others.
+/// If it is a word, these are the tools in which it only matches in the middle of a word.
 fn unlisted<'t>(pattern: &str, tools: impl Iterator<Item = &'t str> + Clone) -> Vec<&'t str> {
     let (Ok(part), Ok(whole)) = (regex::Regex::new(pattern), regex::Regex::new(&format!("^(?:{pattern})$"))) else {
         return Vec::new();
@@ -243,7 +244,7 @@ fn unlisted<'t>(pattern: &str, tools: impl Iterator<Item = &'t str> + Clone) -> 
     tools.filter(inside).collect()
 }
 
-/// A name and a pattern: either may match, which is rarely meant.
+/// Reports a matcher with both a name and a pattern: either may match, which is rarely intended.
 pub fn both(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut report = |name: &Option<Name>, pattern: &Option<Name>| {
         if let (Some(name), Some(pattern)) = (name, pattern) {

@@ -1,4 +1,4 @@
-//! Assertions that no run can meet.
+//! Assertions that no run can satisfy.
 
 use super::EvalView;
 use crate::{
@@ -11,7 +11,7 @@ rule! {
     pub static IMPOSSIBLE_COUNT = "impossible-count", Verdict;
 }
 
-/// At least more calls than at most (`tests/coverage.md` E6).
+/// A minimum number of calls that exceeds the maximum (`tests/coverage.md` E6).
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     for set in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()) {
         let find = |min: bool| {

@@ -1,4 +1,4 @@
-//! Verify that looks at what a controller makes, at once.
+//! Verify that checks the result of a controller without waiting for it.
 
 use super::TaskView;
 use crate::{
@@ -15,7 +15,7 @@ rule! {
     pub static NOT_AWAITED = "not-awaited", Warning;
 }
 
-/// Fields that a controller fills when pods have started.
+/// Fields that a controller sets when pods have started.
 const LATE: [&str; 8] = [
     "readyReplicas",
     "availableReplicas",
@@ -27,10 +27,12 @@ const LATE: [&str; 8] = [
     "succeeded",
 ];
 
-/// What others make of a thing, some seconds after it: the kind that is read, and the kind it comes from.
+/// Resources that controllers create some seconds after another one: the kind that is read, and the
+/// kind from which it is created.
 const MADE: [(&str, &str); 3] = [("secret", "certificate"), ("secret", "externalsecret"), ("taskrun", "pipelinerun")];
 
-/// Needs: nothing in verify waits, and the prompt asks for a change. Then an agent that has done it right, and ends at once, may fail.
+/// Requires that nothing in verify waits and that the prompt asks for a change. An agent that did the work
+/// and ends at once may then fail.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() {
         return;
@@ -86,7 +88,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     );
 }
 
-/// `kubectl rollout status deployment/web --timeout=1s`: a wait that is over before anything can have started. Not in a loop, which asks again.
+/// `kubectl rollout status deployment/web --timeout=1s`: a timeout before anything can have started. Not reported
+/// in a loop, which checks again.
 fn hurried(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl" && !run.maybe) {
@@ -112,7 +115,7 @@ fn hurried(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A step that asks for what takes a while.
+/// Returns the key of a step that reads something a controller sets later, and a description of it.
 fn late(step: &Step<Def>) -> Option<(Span, String)> {
     let OperationKind::Extension { operation, .. } = &step.op.kind else { return None };
     let path = step.arg("jsonpath").and_then(|path| path.as_literal()).unwrap_or_default();
@@ -124,7 +127,7 @@ fn late(step: &Step<Def>) -> Option<(Span, String)> {
     counts.then(|| (step.key, "the number of pods".to_owned()))
 }
 
-/// Whether a step of verify takes time for what is not there yet.
+/// Whether a step of verify waits.
 fn step_waits(view: &TaskView<'_>) -> bool {
     let mut waits = false;
     view.task.verify.steps.iter().for_each(|step| {
@@ -137,11 +140,11 @@ fn step_waits(view: &TaskView<'_>) -> bool {
     waits
 }
 
-/// Whether a script of verify does: any of them, and of the one that a place stands in what is before it.
+/// Whether a script of verify waits. In the script that contains `place`, only the code before it counts.
 fn script_waits(view: &TaskView<'_>, place: Option<(&Content, usize)>) -> bool {
     view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).any(|script| {
         let content = &*script.content;
-        // A function runs where it is called.
+        // A function runs where it is called, so the whole script counts.
         let in_function = |at: usize| {
             content.program.body.iter().any(|s| matches!(s.kind, Kind::Function { .. }) && s.range.contains(&at))
         };
@@ -164,7 +167,7 @@ fn script_waits(view: &TaskView<'_>, place: Option<(&Content, usize)>) -> bool {
     })
 }
 
-/// Whether a prompt asks for what makes pods start.
+/// Whether a prompt asks for something that starts pods.
 fn asks(said: &str) -> bool {
     const CHANGES: [&str; 16] = [
         "scale", "replicas", "create", "deploy", "start", "restart", "roll", "upgrade", "install", "expose", "run",

@@ -1,4 +1,4 @@
-//! Processes that a script leaves behind.
+//! Background processes that a script leaves running.
 
 use super::{TaskView, script::ScriptView};
 use crate::{
@@ -12,7 +12,8 @@ rule! {
     pub static BACKGROUND_PROCESS = "background-process", Warning;
 }
 
-/// `&` without a `wait` (`tests/coverage.md` B17). From setup such a process may be meant to live until the task ends; gevals ends it.
+/// `&` without a `wait` (`tests/coverage.md` B17). A process started in setup may be meant to run until
+/// the task ends; gevals stops it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let ends = |script: &ScriptView<'_>| {
         let ends = |c: &Statement| matches!(c.name(), "wait" | "kill" | "pkill" | "killall" | "trap");

@@ -1,4 +1,4 @@
-//! What only bash understands, where `/bin/sh` reads.
+//! Syntax that only bash supports, in scripts that `/bin/sh` runs.
 
 use tree_sitter::Node;
 
@@ -17,7 +17,7 @@ rule! {
     pub static BASHISM = "bashism", Warning;
 }
 
-/// `/bin/sh` is bash on one machine and dash, which knows none of this, on the next (`decisions.md` §4).
+/// `/bin/sh` is bash on one machine and dash, which supports none of this, on the next (`decisions.md` §4).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for text in view.scripts.iter().filter(|s| s.reader == Reader::Posix) {
         let content = &text.content;
@@ -62,7 +62,7 @@ fn shebang(text: &str) -> Option<std::ops::Range<usize>> {
 
 type Found = (std::ops::Range<usize>, &'static str);
 
-/// A text with none of these has nothing that only bash knows; most have none.
+/// A text with none of these, and without the word `let`, has no bashisms. Most texts have none.
 #[rustfmt::skip]
 const MARKS: [&str; 26] = [
     "[[", "==", "((", "<(", ">(", "=(", "]=", "]+=", "<<<", "|&", "&>", "${", "$'", "..", "BASH_SOURCE", "RANDOM", "declare",
@@ -77,7 +77,7 @@ fn find(content: &Content) -> Vec<Found> {
 }
 
 fn is_marked(text: &str) -> bool {
-    // `delete` is no `let`.
+    // `delete` does not contain the command `let`.
     MARKS.iter().any(|mark| text.contains(mark)) || texts::has_word(text, "let")
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::bash;
 
-    /// What only bash knows, and what stands around it.
+    /// Syntax that only bash supports, and surrounding text.
     #[rustfmt::skip]
     const PIECES: [&str; 44] = [
         "[[ a ]]", "[ a == b ]", "(( 1 ))", "a=(1)", "a+=(1)", "a[0]=1", "a[0]+=1", "cat <<<a", "function f { a; }",
@@ -166,7 +166,7 @@ mod tests {
         #[test]
         fn what_is_found_is_marked(pieces in vec((select(&PIECES[..]), select(&[" ", "\n", ";", ""][..])), 1..4)) {
             let text: String = pieces.into_iter().flat_map(|(piece, end)| [piece, end]).collect();
-            // What is guessed of a script that is none does not count.
+            // Guesses about a text that is not a valid script do not count.
             let script = bash::parse(&text).filter(Script::is_sound);
             let found = script.map(|script| parsed(&script)).unwrap_or_default();
             prop_assert!(found.is_empty() || is_marked(&text), "{text:?}: {found:?}");

@@ -1,4 +1,4 @@
-//! Commands whose answer is looked at as a text, where their status gets in the way, or was needed.
+//! Commands whose output is examined as text, where their exit status interferes or is needed.
 
 use super::TaskView;
 use crate::{
@@ -17,7 +17,7 @@ rule! {
     pub static CURL_WITHOUT_FAIL = "curl-without-fail", Warning;
 }
 
-/// `n=$(… | grep -c x)` under `set -e`: where grep finds nothing the script ends, before anybody looks at `$n`.
+/// `n=$(… | grep -c x)` with `set -e`: if grep finds nothing, the script ends before `$n` is examined.
 pub fn grep(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let (content, program) = (&script.content, &script.content.program);
@@ -46,7 +46,7 @@ pub fn grep(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let text = content.text.get(statement.range.clone()).unwrap_or_default();
             let name = text.split('=').next().unwrap_or_default().trim();
-            // Whether it is expected that there is nothing.
+            // Whether finding nothing is an expected outcome.
             let none = [
                 format!("\"${name}\" -eq 0"),
                 format!("${name} -eq 0"),
@@ -83,7 +83,7 @@ pub fn grep(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `kubectl apply … | grep -q forbidden`: errors are written to the other stream, and a pipe takes the first only.
+/// `kubectl apply … | grep -q forbidden`: errors are written to standard error, but a pipe only reads standard output.
 pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let content = &script.content;
@@ -139,7 +139,7 @@ pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a command's errors are what is looked for.
+/// Whether the pattern searches for a command's errors.
 fn says_errors(command: &Statement, wanted: &str) -> bool {
     let wanted = wanted.to_lowercase();
     let pattern = wanted.split(['\'', '"']).nth(1).unwrap_or_default().trim_start_matches('^');
@@ -169,7 +169,7 @@ fn says_errors(command: &Statement, wanted: &str) -> bool {
     }
 }
 
-/// Whether a program, or one that it runs, says things on standard error: lines that begin so, or whatever it says.
+/// Whether a program, or one that it runs, writes to standard error: the lines with the prefixes that `asked` accepts.
 fn speaks(command: &Statement, asked: impl Fn(&[String]) -> bool) -> bool {
     let words: Vec<&str> = command.words().iter().map(|word| word.text.as_str()).collect();
     !words.contains(&"--stderr")
@@ -180,7 +180,7 @@ fn speaks(command: &Statement, asked: impl Fn(&[String]) -> bool) -> bool {
         })
 }
 
-/// Whether a program that reports on standard error is silenced.
+/// Whether the standard error of a program that writes there is discarded.
 fn is_silenced(command: &Statement, text: &str, between: &str) -> bool {
     let thrown = text.contains("2>/dev/null")
         || text.contains("2> /dev/null")
@@ -196,13 +196,13 @@ fn is_silenced(command: &Statement, text: &str, between: &str) -> bool {
     thrown && (reports || speaks(command, |_| true))
 }
 
-/// Where curl stands among the words of a command: first, or behind a program that runs it.
+/// Returns the position of curl in a command: first, or after a program that runs it.
 fn in_front(command: &Statement) -> Option<usize> {
     let runs = matches!(command.tool(), "curl" | "kubectl" | "docker" | "timeout" | "env" | "ssh");
     command.words().iter().position(|word| word.text == "curl").filter(|at| runs || *at == 0)
 }
 
-/// Verify asks an API for a thing and throws the answer away: a server that answers 404 answers.
+/// Verify requests a resource and discards the answer, so a response with status 404 is accepted.
 fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify && script.decides_by_status()) {
         let content = &script.content;
@@ -211,7 +211,7 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let mut waits: Vec<&Statement> = Vec::new();
         content.program.walk(&mut |s| {
-            // What goes on in a pipe is read there.
+            // Output inside of a pipeline is read there.
             if let Kind::Pipeline(parts) = &s.kind {
                 parts.iter().for_each(|part| part.walk(&mut |s| waits.push(s)));
             }
@@ -231,7 +231,7 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
             let text = content.text.get(command.range.clone()).unwrap_or_default();
             let thrown = text.contains("/dev/null")
                 && (short('o') || has(&["--output"]) || command.written || text.contains("&>"));
-            // From within a pod, with a limit, it is asked whether there is a way at all.
+            // From inside a pod, with a timeout, the check is only whether there is a connection at all.
             let names = |known: &[&str]| before.iter().any(|word| known.contains(&word.text.as_str()));
             let long = |option: &str| words.iter().any(|word| word.text.starts_with(option));
             let limited = names(&["timeout"]) || short('m') || long("--max-time") || long("--connect-timeout");
@@ -254,7 +254,7 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Set-up asks an API for something by curl, and nobody looks at the answer: an error is a success.
+/// Setup sends a request with curl and ignores the answer, so an error counts as success.
 pub fn curl(view: &TaskView<'_>, out: &mut Diagnostics) {
     unread_answer(view, out);
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup && script.decides_by_status()) {

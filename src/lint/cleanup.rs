@@ -1,4 +1,4 @@
-//! Cleanup that does not clear away: in the wrong order, by half, or not what the agent makes.
+//! Cleanup that does not release everything: in the wrong order, only in part, or not what the agent creates.
 
 use super::{TaskView, already_true, released};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     source::Span,
 };
 
-/// Things that cannot be deleted while others use them: the system, the kind, and the kinds that hold it.
+/// Resources that cannot be deleted while others use them: the system, the kind, and the kinds of the users.
 const HELD: [(&str, &str, &[&str]); 6] = [
     ("docker", "network", &["container"]),
     ("docker", "volume", &["container"]),
@@ -20,7 +20,7 @@ const HELD: [(&str, &str, &[&str]); 6] = [
     ("gcloud", "network", &["instance", "firewall rule"]),
 ];
 
-/// All of `resource-not-released`.
+/// Runs all checks of `resource-not-released`.
 pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     released::check(view, out);
     order(view, out);
@@ -32,7 +32,7 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     nearly(view, out);
 }
 
-/// `mongosh mongodb://localhost/eval-archive`, where all else says `eval_archive`.
+/// `mongosh mongodb://localhost/eval-archive`, where the rest of the task uses `eval_archive`.
 fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
     let runs = |cleanup: bool| {
         let scripts = view.effects.scripts.iter().filter(move |s| (s.view.phase == PhaseKind::Cleanup) == cleanup);
@@ -56,7 +56,7 @@ fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
             };
             let other = || {
                 runs(false).flat_map(|other| other.words.iter().skip(1).filter_map(Value::literal)).find(|other| {
-                    // A hyphen for an underscore, or one letter.
+                    // Letters and digits are the same, for example with a hyphen for an underscore.
                     let letters = |text: &str| text.chars().filter(char::is_ascii_alphabetic).collect::<String>();
                     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
                     *other != word
@@ -84,7 +84,7 @@ fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `select(.createdBy == "mute")` in cleanup, where all else in the task asks for `.createdBy == "eval-mute"`.
+/// `select(.createdBy == "mute")` in cleanup, where the rest of the task uses `.createdBy == "eval-mute"`.
 fn selects(view: &TaskView<'_>, out: &mut Diagnostics) {
     let of = |phase: PhaseKind| view.scripts.iter().filter(move |script| script.phase == phase);
     let mut told: Vec<&str> = Vec::new();
@@ -98,7 +98,7 @@ fn selects(view: &TaskView<'_>, out: &mut Diagnostics) {
                     .filter_map(|other| (other.get(1)?.as_str() == key.as_str()).then_some(other.get(2)?.as_str()))
             });
             let wanted: std::collections::BTreeSet<&str> = beside.collect();
-            // What another script of cleanup asks for is among the others, too.
+            // `rest` includes the scripts of cleanup, so occurrences in this one are subtracted.
             let anywhere = super::cluster::whole(&others.verify, value.as_str())
                 || others.rest.matches(value.as_str()).count() > script.content.text.matches(value.as_str()).count()
                 || super::cluster::whole(&view.effects.prompt.shown(), value.as_str());
@@ -126,7 +126,7 @@ fn cleanup<'a>(view: &'a TaskView<'_>) -> impl Iterator<Item = &'a Act> {
     model.acts.iter().filter(|act| act.phase == PhaseKind::Cleanup)
 }
 
-/// `docker network rm` before the `docker rm` of what is in it.
+/// `docker network rm` before the `docker rm` of the containers in the network.
 fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
     let acts: Vec<&Act> = cleanup(view).filter(|act| act.verb == Verb::Deletes).collect();
     for (system, kind, holders) in HELD {
@@ -134,7 +134,7 @@ fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
         let Some(at) = acts.iter().position(|act| of(&act, &[kind])) else { continue };
         let before = acts[..at].iter().any(|act| of(&act, holders));
         let Some(after) = acts[at..].iter().find(|act| of(act, holders)).filter(|_| !before) else { continue };
-        // A second try behind it finds it free.
+        // A second attempt afterwards succeeds.
         let again = acts.iter().filter(|act| of(act, &[kind]) && act.thing.is(&acts[at].thing)).count() > 1;
         if !again {
             out.push(
@@ -153,7 +153,7 @@ fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `docker rm` without `-f` of what set-up has started, and nothing stops it.
+/// `docker rm` without `-f` of a container that setup has started and nothing stops.
 fn running(view: &TaskView<'_>, out: &mut Diagnostics) {
     let runs = |phase: PhaseKind| {
         let scripts = view.effects.scripts.iter().filter(move |script| script.view.phase == phase);
@@ -193,13 +193,13 @@ fn running(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The first line of a command.
+/// Returns the range of a command's first line.
 fn line(run: &Run<'_>) -> std::ops::Range<usize> {
     let text = run.content.text.get(run.statement.range.clone()).unwrap_or_default();
     run.statement.range.start..run.statement.range.start + text.find('\n').unwrap_or(text.len())
 }
 
-/// `docker stop`, and nothing that removes.
+/// `docker stop` without a command that removes the container.
 fn halves(view: &TaskView<'_>, out: &mut Diagnostics) {
     let scripts = || view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
     if !scripts().any(|script| script.content.text.contains("stop") || script.content.text.contains("kill")) {
@@ -227,7 +227,7 @@ fn halves(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
         removes |= script.content.text.contains("delete") || !script.content.program.sound;
     }
-    // What the task did not make it may stop and start.
+    // Cleanup may stop and start a container that the task did not create.
     let is_theirs = view.effects.in_phase(PhaseKind::Cleanup).any(|act| act.verb == Verb::Creates)
         || scripts().any(|script| script.content.text.contains("docker start"));
     if let Some((span, kind)) = stops.filter(|_| !removes && !is_theirs) {
@@ -242,7 +242,7 @@ fn halves(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A bucket is only deleted when it is empty, and `--force` does not delete versions.
+/// A bucket can only be deleted if it is empty, and `--force` does not delete versions.
 fn buckets(view: &TaskView<'_>, out: &mut Diagnostics) {
     if !view.scripts.iter().any(|script| script.phase == PhaseKind::Cleanup && script.content.text.contains("aws")) {
         return;
@@ -283,7 +283,8 @@ fn buckets(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What the prompt asks the agent to make, verify looks at, and nothing deletes. Of things that go with nothing else.
+/// Reports resources that the prompt asks the agent to create, that verify checks, and that nothing deletes. Only kinds
+/// that are not deleted along with others.
 fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let sees = model.sees(PhaseKind::Cleanup) && model.sees(PhaseKind::Setup) && !view.effects.sweeps();
@@ -333,14 +334,14 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// All of `cleanup-needs-ignore-not-found`.
+/// Runs all checks of `cleanup-needs-ignore-not-found`.
 pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     super::cluster::ignore_not_found(view, out);
     drops(view, out);
     refuses(view, out);
 }
 
-/// `ignoreNotFound: false` in cleanup, which runs also where there is nothing.
+/// `ignoreNotFound: false` in cleanup, which also runs if there is nothing to delete.
 fn refuses(view: &TaskView<'_>, out: &mut Diagnostics) {
     view.task.cleanup.steps.iter().filter(|step| step.continue_on_error.is_none_or(|lenient| !lenient.value)).for_each(
         |step| {
@@ -361,14 +362,14 @@ fn refuses(view: &TaskView<'_>, out: &mut Diagnostics) {
     );
 }
 
-/// `DROP TABLE a` in a cleanup that runs also where set-up has made none.
+/// `DROP TABLE a` in cleanup, which also runs if setup has not created the table.
 fn drops(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut told: Vec<Span> = Vec::new();
     for act in cleanup(view).filter(|act| act.verb == Verb::Deletes && !act.lenient && !act.maybe) {
         let thing = &act.thing;
         let in_sql = matches!(thing.system.as_str(), "postgres" | "mysql" | "sqlite")
             && matches!(thing.kind.as_str(), "table" | "view" | "index" | "schema" | "role" | "user" | "database");
-        // `dropdb` says it in an option.
+        // `dropdb` has an option for this instead.
         let written = view.scripts.iter().any(|script| {
             script.phase == PhaseKind::Cleanup
                 && script.step.key == act.step

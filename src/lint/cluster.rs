@@ -1,4 +1,4 @@
-//! What a task makes in a cluster and where it looks for it: namespaces nobody makes, deletions that fail, races.
+//! What a task creates in a cluster and where it looks for it: missing namespaces, deletions that fail, races.
 
 use super::{
     TaskView,
@@ -24,10 +24,10 @@ rule! {
     pub static DELETE_THEN_CREATE = "delete-then-create", Warning;
 }
 
-/// `kubectl create namespace NAME`, `kubectl create KIND NAME`: the verb, what is made, and its name.
+/// `kubectl create namespace NAME`, `kubectl create KIND NAME`: the verb, the kind, and the name.
 pub(super) struct Call<'s> {
     pub(super) words: &'s [Word],
-    /// Where the verb stands.
+    /// Index of the verb.
     verb: usize,
 }
 
@@ -41,7 +41,7 @@ impl<'s> Call<'s> {
         (at <= 3 && !tools::is_dry(words)).then_some(Self { words, verb: at })
     }
 
-    /// The words behind the verb that are no flags.
+    /// Returns the words after the verb that are not flags.
     pub(super) fn named(&self) -> Vec<&'s Word> {
         tools::operands("kubectl", &self.words[self.verb + 1..]).collect()
     }
@@ -72,7 +72,7 @@ pub(super) fn is_plain(step: &Step<Def>) -> bool {
     )
 }
 
-/// Verify looks into a namespace that neither setup nor the prompt names (author mistake 2).
+/// Verify looks in a namespace that neither setup nor the prompt names (author mistake 2).
 pub fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
     let made: Vec<&Word> = in_phase(view, PhaseKind::Setup)
         .flat_map(|s| s.content.program.commands())
@@ -113,7 +113,7 @@ pub fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether `name` stands in `text` with neither letters nor hyphens beside it.
+/// Whether `name` occurs in `text` without letters, digits or hyphens next to it.
 pub(super) fn whole(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(name).any(|(at, _)| {
@@ -121,7 +121,8 @@ pub(super) fn whole(text: &str, name: &str) -> bool {
     })
 }
 
-/// Deletions that fail where there is nothing: at the begin of set-up, and in cleanup of what only the agent makes.
+/// Reports deletions that fail if there is nothing to delete: in setup before the creation, and in cleanup
+/// of what only the agent creates.
 fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     for script in model.scripts.iter().filter(|script| script.view.phase != PhaseKind::Verify && !script.trace.opaque) {
@@ -146,7 +147,8 @@ fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .in_phase(PhaseKind::Setup)
                 .take_while(|other| phase == PhaseKind::Cleanup || !std::ptr::eq(*other, act))
                 .any(|other| other.verb == crate::effects::Verb::Creates && same(other));
-            // What set-up deletes may be there for long; what it makes behind is the task's own.
+            // What setup deletes may exist permanently. It belongs to the task if setup also
+            // creates it, or cleanup deletes it.
             let own = || {
                 model.in_phase(PhaseKind::Setup).any(|other| other.verb == crate::effects::Verb::Creates && same(other))
                     || model
@@ -154,12 +156,12 @@ fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
                         .any(|other| other.verb == crate::effects::Verb::Deletes && same(other))
             };
             let by_name = act.thing.name.as_ref().is_some_and(crate::effects::value::Value::is_known);
-            // Cleanup of objects has a finding of its own.
+            // Deletions of Kubernetes objects and Helm releases in cleanup are reported by `ignore_not_found`.
             let own_rule = phase == PhaseKind::Cleanup && matches!(act.thing.system.as_str(), "kubernetes" | "helm");
-            // What the prompt does not name, the agent has not been asked to make.
+            // The agent was not asked to create what the prompt does not name.
             let name = act.thing.name.as_ref().map(crate::effects::value::Value::shown).unwrap_or_default();
             let asked = phase == PhaseKind::Setup || model.prompt.shown().contains(&name) && !name.contains("{steps.");
-            // `cp -R files DIR`: what set-up names besides, it may make.
+            // `cp -R files DIR`: setup may create what it names in another command.
             let named = phase == PhaseKind::Cleanup
                 && (model
                     .in_phase(PhaseKind::Setup)
@@ -197,7 +199,7 @@ fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Cleanup demands that a thing be there which only the agent makes.
+/// Reports a request in cleanup that requires a resource that only the agent creates.
 fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     view.task.cleanup.steps.iter().for_each(|step| {
@@ -222,11 +224,11 @@ fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .in_phase(PhaseKind::Cleanup)
                 .find(|act| act.step == step.key)
                 .and_then(|act| act.thing.name.as_ref());
-            // All that lies in a folder may be nothing.
+            // A collection, which may be empty.
             let Some(url) = url.map(crate::effects::value::Value::shown).filter(|url| !url.ends_with('/')) else {
                 return;
             };
-            // What set-up asks for at this address, or makes in what lies around it.
+            // Something that setup requests at this address, or creates at its parent.
             let parent = url.rsplit_once('/').map_or("", |(parent, _)| parent);
             let made = model.in_phase(PhaseKind::Setup).any(|act| {
                 act.thing.system == "http"
@@ -250,7 +252,7 @@ fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// Cleanup runs also where setup failed early: then there is nothing to delete, and the deletion fails (author mistake 11).
+/// Cleanup also runs if setup failed early. There is then nothing to delete: deletion fails (author mistake 11).
 pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     not_found(view, out);
     first_run(view, out);
@@ -273,7 +275,7 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
                 if releases { Some(Call { words: command.words(), verb: 1 }) } else { Call::of(command, "delete") };
             let Some(call) = call else { continue };
             let lenient = call.has(&["--ignore-not-found", "-l", "--selector", "--all"]);
-            // Where errors do not stop the script, only its last command decides.
+            // If errors do not stop the script, only its last command decides.
             let last = content
                 .program
                 .body
@@ -294,7 +296,7 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Cleanup deletes a namespace without waiting, and set-up makes it: the next run comes too early.
+/// Cleanup deletes a namespace without waiting, and setup creates it: the next run may start too early.
 fn next_run(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let runs = |phase: PhaseKind| {
@@ -311,7 +313,7 @@ fn next_run(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ => None,
         }
     };
-    // Where cleanup waits for anything, it may wait for this.
+    // If cleanup waits for anything, this may be included.
     if !model.sees(PhaseKind::Cleanup)
         || runs(PhaseKind::Cleanup).any(|run| run.words.iter().any(|word| word.literal() == Some("wait")))
     {
@@ -323,7 +325,7 @@ fn next_run(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         for made in runs(PhaseKind::Setup) {
-            // Where it is there already, this set-up goes on.
+            // A lenient setup continues if the namespace still exists.
             if made.lenient || named(made, "create").is_none_or(|(_, made)| made != name) {
                 continue;
             }
@@ -352,7 +354,7 @@ fn next_run(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A namespace is deleted without waiting, and made again (author mistake 16).
+/// A namespace is deleted without waiting, and created again (author mistake 16).
 pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
     next_run(view, out);
     let mut gone: Vec<(String, Span)> = Vec::new();
@@ -408,7 +410,7 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a deletion waits: as the step says, or else as the operation does by itself.
+/// Whether a deletion waits, according to the step or else by default of the operation.
 fn waits(step: &Step<Def>) -> bool {
     match step.arg("wait").map(|arg| &arg.kind) {
         Some(ArgKind::Bool(wait)) => *wait,
@@ -423,7 +425,7 @@ fn waits(step: &Step<Def>) -> bool {
     }
 }
 
-/// A command that runs what stands in another file, which may wait as well.
+/// Whether a command runs another file, which may also wait.
 fn unseen(command: &Statement) -> bool {
     matches!(command.name(), "source" | ".") || command.words().first().is_some_and(|w| w.text.contains('/'))
 }

@@ -1,4 +1,4 @@
-//! Things that two tasks touch at the same time.
+//! Resources that two tasks use at the same time.
 
 use std::{
     hash::{Hash, Hasher},
@@ -25,55 +25,55 @@ rule! {
     pub static SAME_RESOURCE_IN_PARALLEL_TASKS = "same-resource-in-parallel-tasks", Warning;
 }
 
-/// Something that a task touches; only what is written out whole.
+/// A resource that a task touches. Names with unknown parts are left out, except as patterns.
 #[derive(Clone, Debug)]
 pub struct Touch {
-    /// What it is, for comparison.
+    /// Identifies the resource in comparisons.
     key: String,
-    /// For people: `the namespace \`shop\``.
+    /// Description for messages: `the namespace \`shop\``.
     what: String,
-    /// Whether the task makes it, changes it or deletes it: then nobody else can use it meanwhile.
+    /// Whether the task creates, changes or deletes it, so that no other task can use it at the same time.
     owned: bool,
-    /// The key of what it lies in: where two tasks share that, no more has to be said.
+    /// The key of the resource that contains it. If two tasks share that, this one is not reported as well.
     within: Option<String>,
-    /// How paths begin that it is, or that it takes with it (`rm -rf /tmp/site-*`).
+    /// The prefix of the paths that it comprises or deletes (`rm -rf /tmp/site-*`).
     begins: Option<String>,
     is_glob: bool,
-    /// It is whatever a search finds.
+    /// The search, if this is whatever a search finds.
     sweep: Option<Sweep>,
-    /// What a search of another task may find; once a task.
+    /// What a search of another task may find. Set once per task.
     takeable: Option<Box<Takeable>>,
     place: Span,
 }
 
 impl Touch {
-    /// All of it but where it is, and what searches may find of it.
+    /// Hashes everything but the location and what searches may find.
     pub fn put_into(&self, hasher: &mut impl Hasher) {
         let Self { key, what, owned, within, begins, is_glob, sweep, takeable, place: _ } = self;
-        // What stands for the task as a whole is called by its place.
+        // The key of the entry that represents the whole task contains its location.
         let key = if takeable.is_none() { key } else { "" };
         (key, what, owned, within, begins, is_glob, format!("{sweep:?}")).hash(hasher);
     }
 
-    /// Whether it is what a search finds.
+    /// Whether this is the result of a search.
     pub fn is_found(&self) -> bool {
         self.sweep.is_some()
     }
 
-    /// What a search of another task may find.
+    /// Hashes what a search of another task may find.
     pub fn hash_takeable(&self, hasher: &mut impl Hasher) {
         format!("{:?}", self.takeable).hash(hasher);
     }
 }
 
-/// Who touches a thing first, and who is the first to make or delete it.
+/// The first task that touches a resource, and the first that creates, changes or deletes it.
 #[derive(Default)]
 struct Touches {
     any: Option<(usize, Span)>,
     owner: Option<(usize, Span)>,
 }
 
-/// Parallel tasks of which one makes or deletes what the other touches, too.
+/// Reports parallel tasks of which one creates, changes or deletes what the other also touches.
 pub fn between(tasks: &[&[Touch]], out: &mut Diagnostics) {
     let mut known: IndexMap<&str, Touches> = IndexMap::new();
     for (index, touches) in tasks.iter().enumerate() {
@@ -105,10 +105,10 @@ pub fn between(tasks: &[&[Touch]], out: &mut Diagnostics) {
     swept(tasks, out);
 }
 
-/// How many pairs of a search and a task are looked at: in a suite of any size this takes no time.
+/// Maximum number of pairs of a search and a task, which keeps this fast in suites of any size.
 const PAIRS: usize = 100_000;
 
-/// A deletion of all that a search finds takes what others make.
+/// Reports deletions of everything that a search finds, which may include resources of other tasks.
 fn swept(tasks: &[&[Touch]], out: &mut Diagnostics) {
     let all = || tasks.iter().enumerate().flat_map(|(index, touches)| touches.iter().map(move |touch| (index, touch)));
     let searches: Vec<(usize, &Sweep, Span)> =
@@ -139,7 +139,7 @@ fn swept(tasks: &[&[Touch]], out: &mut Diagnostics) {
     }
 }
 
-/// A deletion by a pattern takes what others make.
+/// Reports deletions by pattern that may include resources of other tasks.
 fn globs(tasks: &[&[Touch]], out: &mut Diagnostics) {
     let all = || tasks.iter().enumerate().flat_map(|(index, touches)| touches.iter().map(move |touch| (index, touch)));
     for (index, glob) in all().filter(|(_, touch)| touch.is_glob) {
@@ -164,7 +164,7 @@ fn globs(tasks: &[&[Touch]], out: &mut Diagnostics) {
     }
 }
 
-/// What a task touches that runs beside others.
+/// Returns what a task touches that may run in parallel with others.
 pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
     let mut found = Vec::new();
     for act in &view.effects.acts {
@@ -197,7 +197,7 @@ pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
                 .arg("method")
                 .and_then(|method| method.as_literal())
                 .is_some_and(|m| m.eq_ignore_ascii_case("post"));
-        // What is made from one body twice has one name. A question may be asked twice.
+        // Two resources created from the same body have the same name. A query may be repeated.
         if let (true, PhaseKind::Setup, Some(url)) = (is_post, phase, step.arg("url").and_then(|url| url.as_literal()))
             && let Some(body) = step.arg("body").and_then(crate::hir::Arg::as_value)
         {
@@ -215,7 +215,7 @@ pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
             });
         }
     });
-    // Only a task that stands beside others is asked: the first step stands for it.
+    // Only tasks that may run in parallel get here. The first step represents the task.
     if let Some(place) = view.task.setup.steps.first().or(view.task.verify.steps.first()).map(|step| step.key) {
         let plain = |key: String| Touch {
             key,
@@ -241,7 +241,7 @@ pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
 fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
     let thing = &act.thing;
     let space = thing.space.as_ref().and_then(effects::value::Value::literal);
-    // What every cluster has is nobody's.
+    // Namespaces that every cluster has do not belong to a task.
     let is_given = |name: &str| name == "default" || name.starts_with("kube-");
     let namespace = |name: &str| format!("kubernetes namespace {name}");
     if let Some(space) = space.filter(|space| !is_given(space)) {
@@ -266,7 +266,7 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
             Some(Piece::Text(text)) => text.trim_end_matches('*').to_owned(),
             _ => return,
         };
-        // A name that ends in what is not known is a pattern, or may be one.
+        // A name with an unknown end is a pattern, or may be one.
         let open =
             matches!(name.pieces().last(), Some(Piece::Printed(_) | Piece::Unknown)) || name.shown().ends_with('*');
         let what = format!("the files `{}`", name.shown());
@@ -295,7 +295,7 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
         "kubernetes" if thing.kind == "namespace" && is_given(name) => return,
         "kubernetes" if thing.kind == "namespace" => (namespace(name), format!("the namespace `{name}`"), None),
         "kubernetes" => {
-            // A namespace that is filled in is another for each task.
+            // A namespace with a hole differs from task to task.
             if thing.space.is_some() && space.is_none() {
                 return;
             }
@@ -307,12 +307,13 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
             )
         }
         "file" => {
-            // Where a script runs is not known here; a step names its file from the folder of the task.
+            // The working directory of a script is unknown here. A step names its file
+            // relative to the task's directory.
             if !name.starts_with('/') && act.span != act.step || name.starts_with("/dev/") || name.starts_with("/proc/")
             {
                 return;
             }
-            // `mkdir -p` takes a folder that is there.
+            // `mkdir -p` accepts an existing directory.
             owned &= !(thing.kind == "folder" && act.lenient);
             let path = name.trim_end_matches('/');
             let kind = if thing.kind == "file" && act.verb != Verb::Deletes { "file" } else { "folder" };
@@ -325,7 +326,7 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
             (format!("the URL `{name}`"), format!("the URL `{name}`"), None)
         }
         "http" => return,
-        // What a server of its own holds is a task's own.
+        // A resource on a server that the task itself starts belongs to the task alone.
         system => {
             if thing.space.is_some() && space.is_none() {
                 return;
@@ -348,11 +349,11 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
     });
 }
 
-/// Ports and addresses that a command takes for itself.
+/// Returns the ports and addresses that a command occupies.
 fn in_command(line: &str) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     for pattern in PATTERNS.iter() {
-        // What ends in something that is not known may be two things.
+        // A name with an unknown part may refer to different resources.
         let names = pattern.regex.captures_iter(line).map(|c| (pattern.kind, c[1].to_owned()));
         found.extend(names.filter(|(_, name)| !name.contains('…')));
     }
@@ -364,7 +365,8 @@ struct Pattern {
     regex: Regex,
 }
 
-/// What scripts take. A number ends where its word ends, so that none is half of one that is filled in.
+/// Resources that scripts occupy. A number must end where its word ends, so that it is
+/// not part of a number with a hole.
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     const END: &str = r#"(?:["'\s;|&)]|$)"#;
     let patterns = [

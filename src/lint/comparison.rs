@@ -1,4 +1,4 @@
-//! Tests of shell that compare something else than their author thinks.
+//! Shell tests that compare something other than what their author intends.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,7 +26,8 @@ rule! {
     pub static QUOTED_VARIABLE = "quoted-variable", Verdict;
 }
 
-/// `[ $n > 3 ]` writes a file `3`, `[[ $n > 10 ]]` compares letters, `[ $x -eq Running ]` fails, `[ -n $x ]` is always true.
+/// `[ $n > 3 ]` writes a file `3`, `[[ $n > 10 ]]` compares strings, `[ $x -eq Running ]`
+/// fails, `[ -n $x ]` is always true.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, out);
     types(view, out);
@@ -66,7 +67,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `value: "80"` for a field that holds a number, `.data.size == 3` for one that holds texts, `64m` for a number of bytes.
+/// `value: "80"` for a field with a number, `.data.size == 3` for one with strings, `64m` for a number of bytes.
 fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut programs: FxHashSet<&str> = FxHashSet::default();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
@@ -81,7 +82,7 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     });
-    // What comes from elsewhere may have fields of the same names.
+    // Data from other sources may have fields with the same names.
     if programs.contains("curl") || programs.is_empty() {
         return;
     }
@@ -130,7 +131,7 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `equals: "1"` for a field that set-up has made a number: JSON tells the two apart.
+/// `equals: "1"` for a field that setup has set to a number: JSON distinguishes the two.
 fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
     let is_json = |step: &crate::hir::Step<crate::hir::Def>| {
         matches!(step.op.kind, crate::hir::OperationKind::Builtin("http") | crate::hir::OperationKind::Tool { .. })
@@ -196,7 +197,7 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `contains: web` of a field that set-up gives the value `web-old`: that contains it, too.
+/// `contains: web` for a field that setup sets to `web-old`, which also contains it.
 fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked: Vec<(Span, String, String)> = Vec::new();
     let mut loops: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -241,7 +242,7 @@ fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `grep -q 3` in an answer: 13 and 30 have the digit, too.
+/// `grep -q 3` in an answer: 13 and 30 also contain the digit.
 fn digits(content: &Content, found: &mut Vec<Fault>) {
     content.program.walk(&mut |s| {
         if !matches!(s.name(), "grep" | "egrep" | "fgrep") {
@@ -261,7 +262,8 @@ fn digits(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// `kubectl get deployment web -o jsonpath='{.spec.replicas}' | grep -q 3`: 13 and 30 have the digit, too. Needs: a number or a list is printed.
+/// `kubectl get deployment web -o jsonpath='{.spec.replicas}' | grep -q 3`: 13 and 30 also contain the digit. Requires
+/// that a number or a list is printed.
 fn numbers(view: &TaskView<'_>, out: &mut Diagnostics) {
     for question in view.asked() {
         let Demand::Matches { pattern, options } = &question.demand else { continue };
@@ -278,7 +280,7 @@ fn numbers(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `helm list -o json | grep -x web`: in a line of JSON a name has quotes.
+/// `helm list -o json | grep -x web`: in a line of JSON, a name is quoted.
 fn lines_of_json(view: &TaskView<'_>, out: &mut Diagnostics) {
     for question in view.asked() {
         let (Demand::Matches { pattern, options }, [run]) = (&question.demand, question.runs.as_slice()) else {
@@ -302,7 +304,8 @@ fn lines_of_json(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `[ $(kubectl get pods | wc -l) -eq 3 ]`: the first line says what stands in the columns. Needs: the prompt names this very number.
+/// `[ $(kubectl get pods | wc -l) -eq 3 ]`: the first line is a header. Requires that the
+/// prompt names exactly this number.
 fn headers(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown().to_lowercase();
     const WORDS: [&str; 9] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
@@ -330,7 +333,7 @@ fn any_number(digits: &str) -> String {
 
 const AS_A_WHOLE: &str = "match the whole number: `grep -w`";
 
-/// `running` where the phase is `Running`: phases have one spelling.
+/// `running` instead of `Running`: phases are case-sensitive.
 fn phases(view: &TaskView<'_>, out: &mut Diagnostics) {
     const PHASES: [&str; 18] = [
         "Pending",
@@ -472,7 +475,7 @@ fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> b
     None
 }
 
-/// `[ "${ready:-3}" -eq 3 ]`: where nothing was found, what is wanted stands in its place.
+/// `[ "${ready:-3}" -eq 3 ]`: if nothing was found, the default equals the expected value.
 fn defaults(content: &Content, found: &mut Vec<Fault>) {
     content.program.walk(&mut |s| {
         if !(matches!(s.kind, Kind::Test) || s.name() == "test") {
@@ -487,7 +490,7 @@ fn defaults(content: &Content, found: &mut Vec<Fault>) {
             };
             let Some((name, value)) = given.filter(|_| compares) else { continue };
             let wanted = triple[2].literal().filter(|wanted| *wanted == value);
-            // A word such as `missing` tells that nothing was found.
+            // A word such as `missing` indicates that nothing was found.
             let counts = value.parse::<u64>().is_ok_and(|number| number > 0);
             let holds = counts
                 || matches!(value.as_str(), "true" | "True" | "running" | "Running" | "Ready" | "ok" | "OK" | "200");
@@ -502,7 +505,8 @@ fn defaults(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// `grep -qF 'a|b'`, in which nothing is a sign, and `grep "$ANSWER"`, in which the answer of the agent is the pattern.
+/// `grep -qF 'a|b'`, in which no character is special, and `grep "$ANSWER"`, in which the
+/// agent's answer is the pattern.
 fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, found: &mut Vec<Fault>) {
     for command in content.program.commands().into_iter().filter(|command| matches!(command.name(), "grep" | "fgrep")) {
         let words = command.words();
@@ -543,7 +547,8 @@ fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, 
     }
 }
 
-/// `n=$(kubectl get … -o jsonpath='{.items[*]…}' | wc -c)`, and then `n < 2`: letters are counted, and things are meant.
+/// `n=$(kubectl get … -o jsonpath='{.items[*]…}' | wc -c)`, and then `n < 2`: characters
+/// are counted instead of resources.
 fn bytes(content: &Content, found: &mut Vec<Fault>) {
     content.program.walk(&mut |s| {
         let Kind::Pipeline(parts) = &s.kind else { return };
@@ -565,7 +570,7 @@ fn bytes(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// Whether what a command prints is compared with 2 or more.
+/// Whether the output of a command is compared with 2 or more.
 fn is_several(content: &Content, command: &Statement) -> bool {
     let start = content.text[..command.range.start].rfind('\n').map_or(0, |at| at + 1);
     let head = content.text[start..command.range.start].trim();
@@ -580,7 +585,7 @@ fn is_several(content: &Content, command: &Statement) -> bool {
 
 static SEVERAL: Ascii = ascii(r"(?:-(?:eq|ne|lt|le|gt|ge)|[<>=!]=|[<>])\s*(\d+)\b");
 
-/// Whether a word is a variable that holds numbers: of seconds, or one that is counted on.
+/// Whether a word is a numeric variable: a number of seconds, or a counter.
 fn is_counter(word: &ast::Word, content: &Content) -> bool {
     word.variable().is_some_and(|name| {
         matches!(name, "SECONDS" | "EPOCHSECONDS" | "RANDOM" | "LINENO")
@@ -593,7 +598,7 @@ fn is_counter(word: &ast::Word, content: &Content) -> bool {
 
 /// `=~ "^v1"`, where the whole pattern is quoted.
 fn is_quoted_regex(word: &ast::Word, content: &Content) -> bool {
-    // What the cutter of words took apart is written together.
+    // Uses the source text, because the word splitter may split the pattern.
     let text = content.text.get(word.range.clone()).unwrap_or_default();
     text.starts_with(['"', '\''])
         && text.len() > 2
@@ -605,7 +610,8 @@ fn is_quoted_regex(word: &ast::Word, content: &Content) -> bool {
         })
 }
 
-/// `if [ $x != ok ]; then exit 1; fi`: where `$x` is empty the test is an error, which counts as no, and verify passes.
+/// `if [ $x != ok ]; then exit 1; fi`: if `$x` is empty, the test is an error, which
+/// counts as false, and verify passes.
 fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
     let program = &content.program;
     let captured = captured(content);
@@ -628,7 +634,7 @@ fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
         _ => {}
     });
     for condition in conditions {
-        // Either side of `||`: each is a question of its own.
+        // Both operands of `||` and `&&` are tests of their own.
         let mut open = vec![condition];
         while let Some(condition) = open.pop() {
             if let Kind::Or(pair) | Kind::And(pair) = &condition.kind {
@@ -663,7 +669,7 @@ fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
     }
 }
 
-/// Variables that hold what a command has printed, which may be nothing.
+/// Returns the variables that hold the output of a command, which may be empty.
 fn captured(content: &Content) -> Vec<String> {
     let mut found = Vec::new();
     content.program.walk(&mut |s| {
@@ -675,7 +681,7 @@ fn captured(content: &Content) -> Vec<String> {
     found
 }
 
-/// `… | wc -l`: a number, whatever came before.
+/// `… | wc -l` prints a number in any case.
 fn always_prints(statement: &Statement) -> bool {
     match &statement.kind {
         Kind::Pipeline(parts) => parts.last().is_some_and(|last| last.name() == "wc"),
@@ -689,10 +695,10 @@ fn ends_badly(statement: &Statement) -> bool {
         || matches!(&statement.kind, Kind::Group(list) if list.iter().any(ends_badly))
 }
 
-/// What programs print around a value: `jq` without `-r` puts texts in quotes, `-o name` writes the kind before a name.
+/// Output formats of programs: `jq` without `-r` quotes strings, `-o name` adds the kind before a name.
 fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
     let program = &content.program;
-    // What a variable was given last, where it is one capture.
+    // Captures whose output is assigned to each variable, and the variables that are also assigned other values.
     let mut captures: FxHashMap<String, Vec<&Statement>> = FxHashMap::default();
     let mut others: FxHashSet<String> = FxHashSet::default();
     program.walk(&mut |s| {
@@ -740,7 +746,8 @@ fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// `psql -c` without `-t`, and `mysql -e` without `-N`: names of columns stand above what is compared with a number. `padded`: a blank counts.
+/// `psql -c` without `-t`, and `mysql -e` without `-N`: a header precedes the value that is compared with a number.
+/// `padded`: whether a leading blank matters.
 fn of_table(command: &Statement, expected: &str, padded: bool) -> Option<(String, &'static str)> {
     let words = command.words();
     let at = words.iter().position(|word| matches!(word.text.as_str(), "psql" | "mysql" | "mariadb"))?;
@@ -780,7 +787,7 @@ fn of_table(command: &Statement, expected: &str, padded: bool) -> Option<(String
     }
 }
 
-/// What is wrong where the output of a command is compared with a text.
+/// Returns what is wrong if the output of a command is compared with this text.
 fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
     let words = command.words();
     let has = |options: &[&str]| words.iter().any(|word| options.contains(&word.text.as_str()));
@@ -817,7 +824,7 @@ fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
     }
 }
 
-/// `"nginx:*"`, where the quotes are around a star. In the schedule `"0 0 * * *"` a star is a word of its own.
+/// `"nginx:*"`, with a star inside the quotes. In the schedule `"0 0 * * *"`, a star is a word of its own.
 fn is_quoted_pattern(word: &ast::Word) -> bool {
     let text = word.source.trim_matches(['"', '\'']);
     word.source.starts_with(['"', '\''])
@@ -829,7 +836,8 @@ fn is_quoted_pattern(word: &ast::Word) -> bool {
 
 static COUNT: Ascii = ascii(r"(?i)^[\s\S]{0,80}\bselect\s+count\(");
 
-/// Whether a variable only ever gets what `wc` or `grep -c` prints, or what `select count(*)` asks for.
+/// Whether a variable is only ever set to the output of `wc`, `grep -c` or `curl -w`, or to
+/// the result of `select count(*)`.
 pub(super) fn counts(content: &Content, name: &str) -> bool {
     let (mut all, mut any) = (true, false);
     content.program.walk(&mut |statement| {
@@ -853,7 +861,7 @@ pub(super) fn counts(content: &Content, name: &str) -> bool {
             let writes = words.iter().any(|word| matches!(word.text.as_str(), "-w" | "--write-out"));
             last.name() == "wc"
                 || last.name() == "grep" && words.iter().any(|word| word.text == "-c")
-                // `000` where nobody answers.
+                // curl writes `000` if there is no answer.
                 || last.name() == "curl" && writes
                 || COUNT.is_match(&value) && words.last().is_some_and(|word| COUNT.is_match(&word.text))
         });
@@ -868,7 +876,7 @@ fn unquoted(word: Option<&ast::Word>) -> bool {
     })
 }
 
-/// `kubectl get pod -n '$NS'`: single quotes keep the shell from putting in a variable that the task has.
+/// `kubectl get pod -n '$NS'`: single quotes prevent the expansion of a variable that the task has.
 pub fn quoted(view: &TaskView<'_>, out: &mut Diagnostics) {
     for followed in &view.effects.scripts {
         let content = &followed.view.content;
@@ -969,7 +977,7 @@ fn documents(followed: &crate::effects::Followed<'_>, known: &dyn Fn(&str) -> bo
     }
 }
 
-/// The parts of a word in single quotes, each with its place; not those inside double quotes.
+/// Returns the parts of a word in single quotes with their offsets, except inside double quotes.
 fn single_quoted(source: &str) -> Vec<(usize, &str)> {
     let (mut found, mut at, mut double) = (Vec::new(), 0, false);
     while let Some(c) = source[at..].chars().next() {
@@ -988,7 +996,8 @@ fn single_quoted(source: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The variable that a text in single quotes seems to hold, where the text is for no program that reads `$` in its own way.
+/// Returns the variable that a single-quoted text seems to contain, unless the text is for a
+/// program that interprets `$` itself.
 fn variable_in(inner: &str) -> Option<&str> {
     if inner.contains(['(', ')', ';', '|', ' ', '\n'])
         || inner.contains("{.")
@@ -1003,7 +1012,7 @@ fn variable_in(inner: &str) -> Option<&str> {
     (ast::is_name(name) || positional).then_some(name)
 }
 
-/// Where `$NAME` stands, without a backslash.
+/// Returns the positions of `$NAME` without a backslash.
 fn places_of<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't {
     text.match_indices('$').map(|(at, _)| at).filter(move |at| {
         let rest = &text[at + 1..];
@@ -1014,7 +1023,8 @@ fn places_of<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 
     })
 }
 
-/// `jq '.[] | select(.name == "$NAME")'`: a filter in single quotes with a variable of the shell inside a text.
+/// `jq '.[] | select(.name == "$NAME")'`: a filter in single quotes with a shell variable inside a string; or in double
+/// quotes with a jq variable, which the shell expands.
 fn filters(followed: &crate::effects::Followed<'_>, view: &TaskView<'_>, out: &mut Diagnostics) {
     let content = &followed.view.content;
     let known = |name: &str| followed.trace.sets.contains(name) || view.declares(name);
@@ -1047,7 +1057,7 @@ fn filters(followed: &crate::effects::Followed<'_>, view: &TaskView<'_>, out: &m
                 );
             }
             for (at, inner) in single_quoted(source) {
-                // What stands alone is a word of its own for the other rule.
+                // A variable on its own is reported by `quoted`.
                 if variable_in(inner).is_some() || !inner.contains('$') {
                     continue;
                 }

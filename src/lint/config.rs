@@ -1,4 +1,4 @@
-//! What an eval and its MCP config say, and should not: programs beside whatever folder, things nobody uses.
+//! Faults of an eval and its MCP config: relative programs, and items that are missing or not used.
 
 use super::{EvalView, UnderView};
 use crate::{
@@ -15,7 +15,8 @@ rule! {
     pub static MISSING_DIFFICULTY = "missing-difficulty", Note;
 }
 
-/// `./bin/server` is looked for where the program is started (`tests/coverage.md` D6).
+/// gevals resolves `./bin/server` in the eval's directory, other tools in the current
+/// directory (`tests/coverage.md` D6).
 pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
     let begins = |e: &Expand| e.display().starts_with("./") || e.display().starts_with("../");
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
@@ -53,7 +54,7 @@ pub fn unknown_extension(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
                 .label(eval.config, "this eval")
                 .here(format!("did you mean `{near}`?"))
                 .fix(format!("write `{near}`"), name.span, near),
-            // Not misspelt: each eval without the extension is at fault.
+            // Not a misspelling: every eval without the extension is at fault.
             None => Diagnostic::new(&UNKNOWN_EXTENSION, eval.config, message).label(name.span, "required here"),
         };
         out.push(
@@ -62,10 +63,10 @@ pub fn unknown_extension(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// Extensions that no selected task asks for, and sources that no task set names.
+/// Reports extensions that no selected task uses.
 pub fn unused_extension(view: &EvalView<'_>, out: &mut Diagnostics) {
     let tasks = || view.tasks.iter().filter_map(|u| u.task.as_ref());
-    // A task that could not be read may ask for anything.
+    // A task that could not be read may use any of them.
     if view.tasks.iter().any(|u| u.task.is_none()) || view.tasks.is_empty() {
         return;
     }
@@ -89,6 +90,7 @@ pub fn unused_extension(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Reports sources that no task set uses.
 pub fn unused_source(view: &EvalView<'_>, out: &mut Diagnostics) {
     for source in &view.eval.sources {
         if !view.eval.task_sets.iter().any(|s| s.source.as_ref().is_some_and(|n| n.value == source.name.value)) {
@@ -104,14 +106,14 @@ pub fn unused_source(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// One task without a difficulty among many that have one.
+/// Reports tasks without a difficulty if at least two thirds of the tasks have one.
 pub fn difficulty(view: &EvalView<'_>, out: &mut Diagnostics) {
     let tasks: Vec<_> = view.tasks.iter().filter_map(|u| u.task.as_ref()).collect();
     let without: Vec<_> = tasks.iter().filter(|t| t.meta.difficulty.is_none()).collect();
     if tasks.len() < 3 || without.len() * 3 > tasks.len() {
         return;
     }
-    // A task without a name has another fault, and its head was not read.
+    // A task without a name has another fault, and its metadata was not read.
     for task in without.into_iter().filter(|t| !t.name.value.is_empty()) {
         out.push(
             Diagnostic::new(

@@ -1,4 +1,4 @@
-//! Checks in verify that decide nothing: whether they succeed or fail, the script ends in the same way.
+//! Checks in verify that decide nothing: the script ends in the same way whether they succeed or fail.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -24,9 +24,9 @@ rule! {
     pub static STATUS_IGNORED = "status-ignored", Warning;
 }
 
-/// Scripts beyond this many commands are not looked at: each check is tried both ways.
+/// Scripts with more commands are skipped, because each check is tried both ways.
 const COMMANDS: usize = 400;
-/// Checks of a script that are looked at.
+/// Maximum number of checks examined in a script.
 const CHECKS: usize = 64;
 
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -105,7 +105,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let Search { found, around, .. } = search;
         let ways = flow::both_ways(program, &sources, found.iter().take(CHECKS).map(|(statement, _)| &statement.range));
         for (at, ((statement, fault), (succeeded, failed))) in found.into_iter().zip(ways).enumerate() {
-            // What is looked at where the script fails anyway is for who reads why.
+            // In a script that fails anyway, a check may only explain the failure.
             if !succeeded.zero && !failed.zero
                 || is_looked_at_again(view, content, statement)
                 || followed.is_some_and(|followed| asks_nothing(followed, statement))
@@ -143,7 +143,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A loop that waits until `$state` is as it should be, and behind it only a message on standard error that says what it is.
+/// A loop that waits until `$state` has the right value, followed only by a message on standard error that contains it.
 fn told_behind_loop(program: &Program, content: &Content, out: &mut Diagnostics) {
     let text = |s: &Statement| content.text.get(s.range.clone()).unwrap_or_default();
     let mut lists: Vec<&[Statement]> = vec![&program.body];
@@ -178,14 +178,15 @@ fn told_behind_loop(program: &Program, content: &Content, out: &mut Diagnostics)
     }
 }
 
-/// The variables that a text reads.
+/// Returns the variables that a text reads.
 fn names(text: &str) -> Vec<&str> {
     let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let behind = text.match_indices('$').map(|(at, _)| text[at + 1..].trim_start_matches('{'));
     behind.filter_map(|rest| rest.split(part).next()).filter(|name| ast::is_name(name)).collect()
 }
 
-/// `kubectl wait … || true`, and something behind it reads the same thing; `[ -z "$x" ]` where an `exit 1` depended on that before.
+/// `kubectl wait … || true`, followed by another check of the same resource; `[ -z "$x" ]` after
+/// an `exit 1` that depended on it.
 fn is_looked_at_again(view: &TaskView<'_>, content: &Content, statement: &Statement) -> bool {
     let place = content.span(statement.range.clone());
     let acts = || view.effects.in_phase(PhaseKind::Verify).filter(|act| act.span.file == place.file);
@@ -215,7 +216,7 @@ fn is_looked_at_again(view: &TaskView<'_>, content: &Content, statement: &Statem
     decided
 }
 
-/// Whether a test asks nothing of the world: `[ "${DEBUG:-}" ]` is for who starts the script.
+/// Whether a test is independent of the environment's state: `[ "${DEBUG:-}" ]` is set by the caller of the script.
 fn asks_nothing(followed: &Followed<'_>, statement: &Statement) -> bool {
     let mut tests = followed.trace.tests.iter().filter(|test| std::ptr::eq(test.statement, statement)).peekable();
     let is_file = |word: &Value| {
@@ -225,7 +226,7 @@ fn asks_nothing(followed: &Followed<'_>, statement: &Statement) -> bool {
     tests.peek().is_some() && tests.all(|test| test.words.iter().all(|word| word.is_known() && !is_file(word)))
 }
 
-/// The variable of `[ -z "$x" ]` and `[[ -n "${x}" ]]`.
+/// Returns the variable of `[ -z "$x" ]` and `[[ -n "${x}" ]]`.
 fn asked_whether_empty<'c>(content: &'c Content, statement: &Statement) -> Option<&'c str> {
     let text = content.text.get(statement.range.clone())?;
     let inner = text.trim_start_matches('[').trim_end_matches(']').trim();
@@ -235,7 +236,7 @@ fn asked_whether_empty<'c>(content: &'c Content, statement: &Statement) -> Optio
     ast::is_name(name).then_some(name)
 }
 
-/// Whether a branch says that something is wrong and goes on: that has a rule of its own.
+/// Whether a branch reports a failure and continues, which `error_branch` reports.
 fn is_said(view: &TaskView<'_>, content: &Content, around: Option<&std::ops::Range<usize>>) -> bool {
     let Some(around) = around.filter(|range| !range.is_empty()) else { return false };
     let place = content.span(around.clone());
@@ -261,7 +262,7 @@ fn ends_in_success(command: &Statement, exits: &dyn Fn(&str) -> bool) -> bool {
     text.ends_with("exit 0") || exits(text.rsplit([';', ' ']).next().unwrap_or_default())
 }
 
-/// Checks behind a statement that always ends the script.
+/// Reports checks after a statement that always ends the script.
 fn unreachable(program: &Program, content: &Content, out: &mut Diagnostics) {
     for (at, statement) in program.body.iter().enumerate() {
         if !matches!(statement.kind, Kind::If { .. }) || !flow::leaves(program, statement) {
@@ -289,27 +290,27 @@ fn unreachable(program: &Program, content: &Content, out: &mut Diagnostics) {
 /// What may be wrong with a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Nothing depends on its status.
+    /// Nothing depends on its exit status.
     Either,
-    /// A declaration hides it.
+    /// A declaration hides its exit status.
     Masked,
-    /// It succeeds whatever it finds.
+    /// It always succeeds.
     Always,
-    /// It leaves a shell of its own, and nobody asks how.
+    /// It exits from a subshell whose exit status is ignored.
     Inner,
 }
 
 struct Search<'p> {
     functions: FxHashMap<&'p str, &'p [Statement]>,
     found: Vec<(&'p Statement, Fault)>,
-    /// What holds the check, as far as it is known.
+    /// The ranges of the statements around the checks, as far as they are known.
     around: Vec<std::ops::Range<usize>>,
-    /// Variables that are told, and decide nothing.
+    /// Variables that are only printed and decide nothing.
     reported: FxHashSet<String>,
     content: &'p Content,
-    /// Functions of which somebody asks how they end, and does something then: their checks decide there.
+    /// Functions whose exit status the script uses for more than a message: their checks decide there.
     asked: FxHashSet<&'p str>,
-    /// Where programs of Python begin that end with a failure where something is wrong.
+    /// Positions of Python programs that exit with a failure if something is wrong.
     programs: FxHashSet<usize>,
 }
 
@@ -318,7 +319,7 @@ impl<'p> Search<'p> {
         for (nth, statement) in list.iter().enumerate() {
             let known = self.found.len();
             self.statement(statement, false);
-            // `rc=$?` keeps how it has ended.
+            // `rc=$?` saves the exit status.
             let keeps = |next: &Statement| {
                 let text = self.content.text.get(next.range.clone()).unwrap_or_default();
                 matches!(next.kind, Kind::Assignment | Kind::Declaration) && text.ends_with("=$?")
@@ -343,7 +344,7 @@ impl<'p> Search<'p> {
                 self.found.push((statement, Fault::Inner));
             }
             Kind::Pipeline(parts) => {
-                // What a pipeline reads decides by what is made of it.
+                // If the last part only passes its input on, the first part is the check.
                 if let [first, .., last] = parts.as_slice()
                     && passes_on(last)
                 {
@@ -370,7 +371,7 @@ impl<'p> Search<'p> {
                 }
                 self.statement(&pair[1], tested);
             }
-            // Under `set -e` a negation is no failure.
+            // With `set -e`, a failed negation does not end the script.
             Kind::Not(inner) if !tested => self.found.push((inner, Fault::Either)),
             Kind::Not(inner) => self.statement(inner, true),
             Kind::If { branches, otherwise } => {
@@ -399,19 +400,19 @@ impl<'p> Search<'p> {
             }
             Kind::Group(list) | Kind::Subshell(list) => self.list(list),
             Kind::Function { name, body } if !self.asked.contains(name.as_str()) => self.list(body),
-            // Who waits may say how it stands.
+            // A loop that waits may report the current state.
             Kind::Loop { body, .. } if !sleeps(body) => self.list(body),
             Kind::Case(arms) => arms.iter().for_each(|arm| self.list(arm)),
             _ => {}
         }
     }
 
-    /// Whether the status of a command is what it was asked for.
+    /// Whether a command is run for its exit status.
     fn checks(&self, statement: &Statement, tested: bool) -> bool {
         is_check(statement, tested) || !statement.written && self.programs.contains(&statement.range.start)
     }
 
-    /// Whether a function runs the command that its arguments are: `"$@"`.
+    /// Whether a function runs its arguments as a command: `"$@"`.
     fn runs_arguments(&self, name: &str) -> bool {
         let mut runs = false;
         self.functions.get(name).into_iter().flat_map(|body| body.iter()).for_each(|s| {
@@ -423,7 +424,7 @@ impl<'p> Search<'p> {
         runs
     }
 
-    /// Whether a statement runs in a shell of its own and may leave it with a failure.
+    /// Whether a statement runs in a subshell and may exit from it with a failure.
     fn exits_inside(&self, statement: &Statement) -> bool {
         let parts = match &statement.kind {
             Kind::Pipeline(parts) => {
@@ -432,7 +433,7 @@ impl<'p> Search<'p> {
             _ => vec![statement],
         };
         let leaves = |s: &Statement| s.name() == "exit" && s.words().get(1).is_some_and(|word| word.text != "0");
-        // A function that ends in `exit` leaves as well.
+        // A function that ends with `exit` exits as well.
         let by_function = |s: &Statement| self.functions.get(s.name()).and_then(|body| last(body)).is_some_and(leaves);
         let mut exits = false;
         for part in parts {
@@ -441,9 +442,9 @@ impl<'p> Search<'p> {
         exits
     }
 
-    /// Notes the functions whose status decides about more than what is said.
+    /// Records the functions whose exit status decides more than a message.
     fn ask(&mut self, s: &'p Statement) {
-        // `retry 10 swept`: who runs it asks how it ends.
+        // `retry 10 swept`: `retry` uses the exit status of `swept`.
         if self.runs_arguments(s.name()) {
             let handed: Vec<&'p str> = s.words()[1..]
                 .iter()
@@ -473,7 +474,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// What the script ends with counts, though it may only print.
+    /// The last statement sets the exit status of the script, even if it only prints something.
     fn at_the_end(&mut self, body: &'p [Statement]) {
         let Some(last) = body.last() else { return };
         if matches!(last.kind, Kind::Declaration) && !last.nested.is_empty() {
@@ -481,7 +482,7 @@ impl<'p> Search<'p> {
             return;
         }
         let deciding = match &last.kind {
-            // Here what comes before decides as well.
+            // With `pipefail`, the earlier parts decide as well.
             Kind::Pipeline(_) if self.content.program.sets('\0', "pipefail") => return,
             Kind::Pipeline(parts) => parts.last().unwrap_or(last),
             _ => last,
@@ -508,7 +509,7 @@ impl<'p> Search<'p> {
         self.functions.contains_key(statement.name())
     }
 
-    /// Whether nothing is done here but to say something, or to leave.
+    /// Whether a list only prints something or exits.
     fn says(&self, list: &[Statement]) -> bool {
         self.only_says(list, 4)
     }
@@ -524,7 +525,7 @@ impl<'p> Search<'p> {
                     let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
                     !is_check(statement, false) && tools::looks(&words.join(" "))
                 };
-                // Where errors do not end the script, a difference is only shown.
+                // If errors do not end the script, a difference is only shown.
                 let shows = matches!(statement.name(), "diff" | "cmp") && !self.content.program.stops_at_errors();
                 shows
                     || matches!(statement.name(), "echo" | "printf" | "true" | ":" | "exit" | "return" | "sleep")
@@ -550,7 +551,7 @@ fn sleeps(list: &[Statement]) -> bool {
     sleeps
 }
 
-/// The statement that a list ends with, braces left out.
+/// Returns the last statement of a list, without braces around it.
 fn last(list: &[Statement]) -> Option<&Statement> {
     match list.last()? {
         Statement { kind: Kind::Group(list), .. } => last(list),
@@ -558,7 +559,7 @@ fn last(list: &[Statement]) -> Option<&Statement> {
     }
 }
 
-/// The command of a function that has only one.
+/// Returns the command of a function with only one.
 fn only(body: &[Statement]) -> Option<&str> {
     match body {
         [Statement { kind: Kind::Group(list), .. }] => only(list),
@@ -567,13 +568,13 @@ fn only(body: &[Statement]) -> Option<&str> {
     }
 }
 
-/// `SELECT … WHERE …`: it asks whether something is there, and succeeds where nothing is.
+/// `SELECT … WHERE …` succeeds even if it finds nothing.
 fn is_search(text: &str) -> bool {
     let text = text.to_lowercase();
     text.trim_start_matches(['"', '\'']).starts_with("select") && text.contains(" where ")
 }
 
-/// Where the name of a variable stands.
+/// Returns the positions of a variable's name.
 fn places<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(name).map(|(at, _)| at).filter(move |at| {
@@ -583,7 +584,7 @@ fn places<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't 
     })
 }
 
-/// The innermost statement that holds a place.
+/// Returns the innermost statement that contains a position.
 fn holder(program: &Program, at: usize) -> Option<&Statement> {
     let mut found: Option<&Statement> = None;
     program.walk(&mut |s| {
@@ -594,7 +595,7 @@ fn holder(program: &Program, at: usize) -> Option<&Statement> {
     found
 }
 
-/// Variables that a script sets, and reads only to print them or to count on.
+/// Returns the variables that a script sets and only reads to print or to count.
 fn reported(content: &Content) -> FxHashSet<String> {
     let program = &content.program;
     let mut names: FxHashSet<String> = FxHashSet::default();
@@ -612,7 +613,7 @@ fn reported(content: &Content) -> FxHashSet<String> {
     names.into_iter().filter(|name| only(name)).collect()
 }
 
-/// The variables that an assignment or a declaration names.
+/// Returns the variables that an assignment or a declaration sets.
 fn assigned(content: &Content, statement: &Statement) -> Vec<String> {
     if !matches!(statement.kind, Kind::Assignment | Kind::Declaration) {
         return Vec::new();
@@ -631,7 +632,7 @@ fn is_comment(content: &Content, at: usize) -> bool {
     content.text[content.line_start(at)..at].contains('#')
 }
 
-/// `local found=$(kubectl get …)` and nobody asks for `$found`: neither the status nor what was found decides anything.
+/// `local found=$(kubectl get …)` without a use of `$found`: neither the exit status nor the output decides anything.
 fn unread(
     view: &TaskView<'_>,
     script: &super::script::ScriptView<'_>,
@@ -670,7 +671,7 @@ fn unread(
     for list in lists {
         for (nth, statement) in list.iter().enumerate() {
             let masked = matches!(statement.kind, Kind::Declaration);
-            // Where errors end the script, the command may be a check by itself; what it reads of a thing is none.
+            // If errors end the script, the command may be a check by itself, unless it reads a resource.
             let plain = matches!(statement.kind, Kind::Assignment)
                 && if errexit { reads.contains(&statement.range.start) } else { nth + 1 < list.len() };
             if !(masked || plain) || statement.nested.is_empty() {
@@ -684,7 +685,7 @@ fn unread(
                         || !assigned(content, holder).contains(name)
                 })
             };
-            // `rc=$?` reads how the capture ended.
+            // `rc=$?` reads the exit status of the capture.
             let asked = list.get(nth + 1).is_some_and(|next| content.text[next.range.clone()].contains("$?"));
             if !reported.contains(name)
                 || name.starts_with('_')
@@ -695,7 +696,7 @@ fn unread(
             {
                 continue;
             }
-            // Where errors end the script, how it ends counts.
+            // If errors end the script, the exit status matters.
             let message = match plain && errexit {
                 true => "the result of this command is ignored",
                 false => "the result and the exit status of this command are ignored",
@@ -741,7 +742,7 @@ fn of_another(content: &Content, out: &mut Diagnostics) {
     content.program.walk(&mut |s| s.lists(&mut |list| look(list)));
 }
 
-/// Whether a command that is asked whether something is so says yes in any case.
+/// Whether a command that is used as a check always succeeds.
 fn always(statement: &Statement, tested: bool) -> bool {
     let words = statement.words();
     if matches!(statement.name(), "jq" | "yq") {
@@ -756,7 +757,7 @@ fn always(statement: &Statement, tested: bool) -> bool {
         let filter = tools::operands("jq", &words[1..]).next();
         return !strict
             && filter.is_some_and(|filter| {
-                // What is selected may be printed for others; the answer to a question is not.
+                // A selected value may be printed for other purposes, but not the result of a comparison.
                 let answers = !filter.text.contains("select(") || asks(&outermost(&filter.text));
                 asks(&filter.text) && answers && !filter.text.contains("error(")
             });
@@ -764,7 +765,8 @@ fn always(statement: &Statement, tested: bool) -> bool {
     tested && matches!(statement.tool(), "helm" | "kubectl" | "docker") && flow::succeeds(statement.name(), statement)
 }
 
-/// What of a filter is in no brackets, behind its last pipe: `sort == [` of `[.[] | .name] | sort == ["a"]`.
+/// Returns the part of a filter outside of all brackets after its last pipe: `sort == [` for
+/// `[.[] | .name] | sort == ["a"]`.
 fn outermost(filter: &str) -> String {
     let (mut depth, mut found) = (0_usize, String::new());
     for c in filter.chars() {
@@ -779,7 +781,7 @@ fn outermost(filter: &str) -> String {
     found
 }
 
-/// Programs that are run for their status, each with the words one of which makes it so.
+/// Programs that are run for their exit status, each with words of which one is required.
 const CHECKERS: [(&str, &[&str]); 15] = [
     ("pytest", &[]),
     ("shellcheck", &[]),
@@ -798,7 +800,7 @@ const CHECKERS: [(&str, &[&str]); 15] = [
     ("bash", &["-n"]),
 ];
 
-/// Whether the status of a command is what it was asked for; `tested`: somebody asks for it.
+/// Whether a command is run for its exit status. `tested`: whether the script tests it.
 fn is_check(statement: &Statement, tested: bool) -> bool {
     let words = statement.words();
     let has = |options: &[&str]| words.iter().any(|word| options.contains(&word.text.as_str()));
@@ -830,7 +832,7 @@ fn is_check(statement: &Statement, tested: bool) -> bool {
     }
 }
 
-/// Whether a command succeeds whatever it reads.
+/// Whether a command succeeds regardless of its input.
 fn passes_on(statement: &Statement) -> bool {
     matches!(statement.name(), "tee" | "cat" | "head" | "tail" | "sort" | "wc" | "uniq" | "sed")
 }

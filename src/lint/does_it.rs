@@ -1,4 +1,4 @@
-//! Verify that does itself what the agent was asked for.
+//! Verify that does the agent's work itself.
 
 use super::{TaskView, already_true, texts};
 use crate::{
@@ -17,7 +17,8 @@ rule! {
 static CALLED: Ascii =
     ascii(r"(?i)\b(?:run|create|make|start|deploy|install|add|set up|launch)\b[^.;]*\b(?:called|named)\s+[`\x22']?$");
 
-/// Needs: the prompt asks to make a thing of this name, set-up does not make it, and verify makes it and looks at it then.
+/// Requires that the prompt asks to create a resource with this name, that setup does not create it, and that verify
+/// creates it and then checks it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let model = view.effects;

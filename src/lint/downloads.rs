@@ -1,4 +1,4 @@
-//! What a script fetches from elsewhere, and nobody compares with what was fetched when the task was written.
+//! Downloads of scripts that are not compared with the content at the time when the task was written.
 
 use super::{TaskView, script::ScriptView};
 use crate::{
@@ -15,16 +15,16 @@ rule! {
     pub static DOWNLOAD_WITHOUT_DIGEST = "download-without-digest", Warning;
 }
 
-/// What becomes of a download.
+/// How a download is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// A file keeps it.
+    /// It is saved to a file.
     Saved,
     /// A shell, an interpreter or an unpacker reads it.
     Run,
-    /// The cluster takes it.
+    /// It is applied to the cluster.
     Applied,
-    /// A copy of a repository, as its branch is by then.
+    /// It is a copy of a repository at the current state of its branch.
     Cloned,
 }
 
@@ -72,7 +72,7 @@ fn finding(script: &ScriptView<'_>, word: &Word, used: Use) -> Diagnostic {
         .help(help)
 }
 
-/// Reports what one statement itself downloads, and what becomes of it.
+/// Reports what one statement itself downloads, and how it is used.
 fn look<'s>(statement: &'s Statement, text: &str, report: &mut dyn FnMut(&'s Word, Use)) {
     match &statement.kind {
         // curl … | bash
@@ -107,7 +107,7 @@ fn look<'s>(statement: &'s Statement, text: &str, report: &mut dyn FnMut(&'s Wor
     }
 }
 
-/// The address that `curl` or `wget` fetches.
+/// Returns the address that `curl` or `wget` downloads.
 fn fetched(statement: &Statement) -> Option<&Word> {
     let fetches = matches!(statement.name(), "curl" | "wget");
     let sends = |w: &Word| matches!(w.text.as_str(), "-d" | "--data" | "-X" | "--request" | "-T" | "--upload-file");
@@ -115,12 +115,12 @@ fn fetched(statement: &Statement) -> Option<&Word> {
     fetches.then(|| words.iter().find(|w| remote(&w.text)).filter(|_| !words.iter().any(sends)))?
 }
 
-/// The word, without the flag it may be written behind: `--filename=URL`.
+/// Returns a word without the flag before it: `--filename=URL`.
 fn url(word: &str) -> &str {
     word.split_once('=').filter(|_| word.starts_with('-')).map_or(word, |(_, url)| url)
 }
 
-/// Whether a word is an address of the world outside: neither this machine's nor the cluster's.
+/// Whether a word is an external address: neither on this machine nor in the cluster.
 fn remote(word: &str) -> bool {
     let Some(rest) = ["https://", "http://", "ftp://"].iter().find_map(|scheme| url(word).strip_prefix(scheme)) else {
         return false;
@@ -132,10 +132,10 @@ fn remote(word: &str) -> bool {
     plain && !numbers && host.contains('.') && !host.rsplit('.').next().is_some_and(|end| inside.contains(&end))
 }
 
-/// Whether the download is kept in a file.
+/// Whether a download is saved to a file.
 fn saves(statement: &Statement, text: &str) -> bool {
     let words = statement.words();
-    // Of flags in one word (`-fsSLo`), the last may take the next word.
+    // Of combined flags (`-fsSLo`), the last may take the next word.
     let short = |word: &str, flag: char| {
         word.strip_prefix('-').is_some_and(|f| f.ends_with(flag) && f.bytes().all(|b| b.is_ascii_alphabetic()))
     };
@@ -163,7 +163,8 @@ fn saves(statement: &Statement, text: &str) -> bool {
     }
 }
 
-/// Whether standard output is a file that stays: what the words leave of a statement is its redirections.
+/// Whether standard output is redirected to a file that persists. Redirections are the text
+/// between the words of a statement.
 fn redirected(statement: &Statement, text: &str) -> bool {
     let starts = statement.words().iter().map(|w| w.range.start).skip(1).chain([statement.range.end]);
     let gaps = statement.words().iter().zip(starts).filter_map(|(word, end)| text.get(word.range.end..end));
@@ -177,7 +178,7 @@ fn nowhere(file: &str) -> bool {
     file == "-" || file.starts_with("/dev/")
 }
 
-/// What a command does with what it reads.
+/// Returns how a command uses its input.
 fn takes(statement: &Statement) -> Option<Use> {
     let words = statement.words();
     let words = match statement.name() {
@@ -208,7 +209,7 @@ fn compares(statement: &Statement) -> bool {
     }
 }
 
-/// Whether a word has the digits of a commit or of a digest.
+/// Whether a word contains a hexadecimal number as long as that of a commit or a digest.
 fn has_hash(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_hexdigit()).any(|part| matches!(part.len(), 40 | 64))
 }

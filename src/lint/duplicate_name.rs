@@ -1,4 +1,4 @@
-//! Two tasks of one name in one eval.
+//! Two tasks with the same name in one eval.
 
 use indexmap::IndexMap;
 
@@ -12,7 +12,7 @@ rule! {
     pub static DUPLICATE_TASK_NAME = "duplicate-task-name", Hard;
 }
 
-/// Results, reports and scripted agents know tasks by name (`tests/coverage.md` A18).
+/// Results, reports and scripted agents identify tasks by name (`tests/coverage.md` A18).
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut seen = IndexMap::new();
     for task in view.tasks.iter().filter_map(|u| u.task.as_ref()) {

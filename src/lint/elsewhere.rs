@@ -1,4 +1,4 @@
-//! Verify looks at something else than what the task is about: another name, namespace, label or address.
+//! Verify checks something other than what the task is about: another name, namespace, label or address.
 
 use std::{borrow::Cow, cell::LazyCell};
 
@@ -19,8 +19,8 @@ rule! {
     pub static UNKNOWN_RESOURCE = "unknown-resource", Warning;
 }
 
-/// Needs: a name that is known, a prompt that does not name it, and nothing in the task that makes it. Then either a name that is
-/// nearly the same, or a set-up whose doings are all known.
+/// Requires a known name that the prompt does not contain and that nothing in the task creates. In addition, there must
+/// be a similar name, or all effects of setup must be known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, out);
     filled(view, out);
@@ -36,7 +36,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     checkouts(view, out);
 }
 
-/// `git rev-parse main`, in no folder that is named, where set-up makes its repository at a path.
+/// `git rev-parse main` without a directory, where setup creates its repository at a path.
 fn checkouts(view: &TaskView<'_>, out: &mut Diagnostics) {
     let moves = |text: &str| ["cd ", "pushd", "GIT_DIR", "GIT_WORK_TREE"].iter().any(|word| text.contains(word));
     let of = |phase: PhaseKind| view.effects.scripts.iter().filter(move |script| script.view.phase == phase);
@@ -49,7 +49,7 @@ fn checkouts(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
         match path {
             Some(path) if is("init") || is("clone") => made = made.or(Some((run, path.shown()))),
-            // A repository in the folder of the task.
+            // A repository in the task's working directory.
             None if is("init") || is("clone") => return,
             _ => {}
         }
@@ -82,7 +82,7 @@ fn checkouts(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `table_schema = 'public'`, where set-up makes a schema of the task's own and nobody names another.
+/// `table_schema = 'public'`, where setup creates a schema for the task and nothing names another.
 fn schemas(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let made = model.in_phase(PhaseKind::Setup).find(|act| act.verb == Verb::Creates && act.thing.kind == "schema");
@@ -110,7 +110,7 @@ fn schemas(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 static SCHEMA: Ascii = ascii(r"(?i)\b(?:table_schema|schemaname|schema_name|nspname)\s*=\s*'(\w+)'");
 
-/// `gh issue view --repo acme/other`, where all else is in `acme/shop`.
+/// `gh issue view --repo acme/other`, where everything else is in `acme/shop`.
 fn repositories(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() {
         return;
@@ -140,7 +140,7 @@ fn repositories(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `system:serviceaccount:ACCOUNT:NAMESPACE`: the two have changed places.
+/// `system:serviceaccount:ACCOUNT:NAMESPACE`: the two parts are swapped.
 fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
     let made = |kind: &str, name: &Value| {
         view.effects.acts.iter().any(|act| {
@@ -224,7 +224,8 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Verify reads a file in a folder of the task that neither set-up makes nor the prompt names, and the prompt names others in it.
+/// Verify reads a file in a directory of the task. Neither setup creates it nor the prompt names it, but the prompt
+/// names other files in this directory.
 fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     if view.task.prompt.is_none() || !model.sees(PhaseKind::Setup) {
@@ -241,7 +242,7 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
         .filter(|act| act.verb == Verb::Creates && act.thing.system == "file")
         .filter_map(|act| act.thing.name.as_ref().map(Value::shown))
         .collect();
-    // `a file NAME.json for each`: the names are the agent's to make.
+    // `a file NAME.json for each`: the agent chooses the names.
     let lower = said.to_lowercase();
     let each = ["each", "every", "per "].iter().any(|word| lower.contains(word));
     let mut told: Vec<String> = Vec::new();
@@ -251,9 +252,9 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
         let siblings = said.contains(&format!("{folder}/"));
         let known =
             made.iter().any(|made| *made == path || made.starts_with(&format!("{path}/"))) || said.contains(file);
-        // What a command of set-up made besides, by another name, stands in its text.
+        // A file that a command of setup creates under another name is mentioned in its text.
         let in_text = view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file));
-        // `access.log.gz` is what `access.log` becomes.
+        // `access.log.gz` is derived from `access.log`.
         let packed = file.rsplit_once('.').is_some_and(|(stem, _)| stem.contains('.') && said.contains(stem));
         if whole && siblings && !each && !packed && !known && !in_text && !told.contains(&path) {
             out.push(
@@ -269,7 +270,7 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Set-up makes `shop-{random.id}`, verify looks at it, and the prompt says `shop`: nobody tells the agent the name.
+/// Setup creates `shop-{random.id}`, verify checks it, and the prompt says `shop`: the agent does not know the name.
 fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let Some(prompt) = &view.task.prompt else { return };
@@ -311,8 +312,8 @@ fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The prompt says `the deployment \`front\``, and set-up makes a deployment `web`, at which verify looks. Needs: nothing else in the task is
-/// called as the prompt says, and the prompt does not name what is made.
+/// The prompt says `the deployment \`front\``, and setup creates a deployment `web`, which verify checks. Requires that
+/// nothing else in the task has the name from the prompt, and that the prompt does not contain the name from setup.
 fn called_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let Some(prompt) = &view.task.prompt else { return };
@@ -396,7 +397,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .literal()
                 .filter(|name| name.len() > 2)
                 .and_then(|name| nearest(name, literals.iter().map(String::as_str).filter(|known| *known != name)));
-            // Another of the same kind is made of the same parts, and is named; this one stands only here.
+            // A similar name of the same kind is used elsewhere, and this name occurs only here.
             let kin = || {
                 let own = name.literal()?;
                 let text = super::facts::elsewhere(view);
@@ -418,13 +419,13 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let near = near.or_else(kin);
             let sees = model.sees(PhaseKind::Setup)
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
-            // A prompt that calls nothing by its name leaves names to other places.
+            // A prompt that contains no names leaves naming to other parts of the task.
             let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word))
                 || makes.iter().any(|made| {
                     let name = made.thing.name.as_ref().and_then(Value::literal);
                     made.thing.kind == act.thing.kind && name.is_some_and(|name| has_word(&said, name))
                 });
-            // What a chart or a controller makes is called after what the prompt names.
+            // Charts and controllers derive names from one in the prompt.
             let may_derive = may_derive(&act.thing)
                 || ["helm", "chart", "operator"].iter().any(|word| {
                     said.to_lowercase().contains(word) || view.scripts.iter().any(|s| s.content.text.contains(word))
@@ -450,7 +451,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(finding.help("check what setup creates, or what the prompt asks for"));
             continue;
         }
-        // Only what is made somewhere has a place that is known.
+        // Only a resource that the task creates has a known namespace.
         let certain: Vec<&&&Act> = makers
             .iter()
             .filter(|made| {
@@ -495,7 +496,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The ports at which a text finds something on this machine, with their places.
+/// Returns the ports of this machine that a text uses, with their positions.
 fn local_ports(text: &str) -> impl Iterator<Item = (usize, &str)> {
     ["localhost:", "127.0.0.1:"].into_iter().flat_map(move |host| {
         text.match_indices(host).filter_map(move |(at, _)| {
@@ -506,8 +507,8 @@ fn local_ports(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// `curl localhost:8081` in verify alone, where set-up or prompt is at a port of this machine that is nearly this one. Another service has another
-/// port.
+/// `curl localhost:8081` only in verify, where setup or the prompt uses a similar port of this machine. A port that is
+/// not similar may belong to another service.
 fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(_) = &view.task.prompt else { return };
     let mut scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
@@ -543,11 +544,12 @@ fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Kinds of which one thing is only one.
+/// Kinds of workloads. A resource is of only one of them.
 const WORKLOADS: [&str; 7] =
     ["deployment", "statefulset", "daemonset", "replicaset", "cronjob", "job", "deploymentconfig"];
 
-/// One thing is looked for, or deleted, in two namespaces, and nothing else is in one of them; or as a workload of another kind than all else says.
+/// Reports a resource that is looked up or deleted in two namespaces, if nothing else is in one of them, or as another
+/// kind of workload than in the rest of the task.
 fn scattered(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     if view.task.prompt.is_none() {
@@ -581,7 +583,7 @@ fn scattered(view: &TaskView<'_>, out: &mut Diagnostics) {
             !model.acts.iter().any(inside) && !has_word(&said, &spelt(space)) && model.sees(act.phase)
         };
         let known = |place: Span| out_has(out, place);
-        // A literal that nobody names is found by `cluster::namespace`.
+        // A literal namespace that nothing else names is reported by `cluster::namespace`.
         let by_name = || {
             let mut found = Diagnostics::default();
             super::cluster::namespace(view, &mut found);
@@ -614,7 +616,7 @@ fn scattered(view: &TaskView<'_>, out: &mut Diagnostics) {
         let kind = act.thing.kind.as_str();
         let lower = said.to_lowercase();
         let spoken = || {
-            // `cron job` speaks of no job.
+            // `cron job` does not refer to a job.
             let bare = lower.replace("cron job", "cronjob").replace("cron-job", "cronjob");
             let apart = ["stateful set", "daemon set", "replica set"]
                 .iter()
@@ -637,13 +639,14 @@ fn scattered(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether something is known of a place.
+/// Whether there is a finding that overlaps a span.
 pub(super) fn out_has(out: &Diagnostics, place: Span) -> bool {
     out.iter()
         .any(|known| known.span.file == place.file && known.span.start < place.end && place.start < known.span.end)
 }
 
-/// Verify looks into a namespace that nobody names, or into none where all else is in one; and for a label that nothing has.
+/// Verify looks in a namespace that nothing names, or in none although everything else is in one;
+/// or for a label that nothing has.
 fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     if view.task.prompt.is_none() {
@@ -669,7 +672,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         match &act.thing.space {
-            // A literal in a command is found by `cluster::namespace`.
+            // A literal namespace in a command is reported by `cluster::namespace`.
             Some(space) if space.is_known() => {
                 let known = kubernetes().any(|other| {
                     other.phase == PhaseKind::Setup
@@ -720,7 +723,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                     });
                 let shown = act.thing.shown();
                 let by_name = model.acts.iter().any(|other| other.verb == Verb::Creates && other.thing.is(&act.thing));
-                // `kubectl get pods -l app=web`, and not in all of them.
+                // `kubectl get pods -l app=web` without `--all-namespaces`.
                 let listed = || {
                     let source = view.sources.get(act.span.file);
                     let text = source.text();
@@ -750,7 +753,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
     selectors(view, &said, out);
 }
 
-/// Verify asks an API for another thing than that which set-up makes, at an address that differs in one part.
+/// Verify requests a resource other than the one that setup creates, at an address that differs in one part.
 fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() {
         return;
@@ -758,7 +761,7 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = spelt(&view.effects.prompt);
     let rest = &super::facts::elsewhere(view).rest;
     let urls = |phase: PhaseKind| view.effects.in_phase(phase).filter(|act| act.thing.system == "http");
-    // A task that makes more at addresses of its own is one that was generated.
+    // A task that creates more resources at addresses of its own has been generated.
     const MADE: usize = 64;
     let mut made: Vec<(&Act, Vec<Value>, Cow<'_, str>)> = Vec::new();
     for act in urls(PhaseKind::Setup).filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes)) {
@@ -771,7 +774,7 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
     for act in urls(PhaseKind::Verify).filter(|act| act.verb == Verb::Reads) {
         let Some(url) = act.thing.name.as_ref().filter(|url| url.is_known()) else { continue };
         let parts = url.split('/');
-        // Nobody can guess what is drawn. `report-{random.id}.html` is told by its beginning.
+        // A random value cannot be guessed. `report-{random.id}.html` is known if its beginning is mentioned.
         let drawn = parts.iter().skip(3).find_map(|part| {
             let pieces = part.pieces();
             let last = pieces.iter().rposition(|piece| matches!(piece, Piece::Name(name) if name == "{random.id}"))?;
@@ -816,7 +819,7 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `-l app=web` where set-up only makes things with `app: api`.
+/// `-l app=web`, where setup only creates resources with `app: api`.
 fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut asked: Vec<(crate::source::Span, String)> = Vec::new();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
@@ -858,7 +861,7 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let near = nearest(value, quoted.iter().map(String::as_str).chain(plain.iter().copied()))
                 .filter(|near| *near != value && value.len() > 3 && !has_word(&texts, value));
             let written = format!("{key}={value}");
-            // What is filled in may be anything.
+            // A value with a variable or a hole may be anything.
             let open = |text: &str| text.contains(['$', '{', '\u{2026}']);
             let is_own =
                 ["kubernetes.io", "job-name", "pod-template", "controller-"].iter().any(|word| key.contains(word));
@@ -895,7 +898,7 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// What every cluster has.
+/// Whether every cluster has this resource.
 fn is_given(act: &Act) -> bool {
     let name = act.thing.name.as_ref().and_then(Value::literal).unwrap_or_default();
     let is_system = |name: &str| {
@@ -917,7 +920,7 @@ fn is_given(act: &Act) -> bool {
         || act.thing.kind == "service" && name == "kubernetes"
 }
 
-/// Whether others do not name things of this kind: replica sets and their pods get names from controllers.
+/// Whether names of this kind are given by authors: replica sets and their pods are named by controllers.
 fn is_specific(act: &Act) -> bool {
     !matches!(
         act.thing.kind.as_str(),
@@ -935,7 +938,7 @@ fn is_specific(act: &Act) -> bool {
     )
 }
 
-/// Whether things of a kind are called after others that made them.
+/// Whether resources of a kind are named after those that created them.
 fn may_derive(thing: &crate::effects::Thing) -> bool {
     thing.system != "kubernetes" && !has_own_names(&thing.system)
         || matches!(
@@ -944,7 +947,7 @@ fn may_derive(thing: &crate::effects::Thing) -> bool {
         )
 }
 
-/// Systems in which a thing of one kind says nothing of the names of other kinds.
+/// Systems in which resources of one kind do not determine the names of other kinds.
 fn has_own_names(system: &str) -> bool {
     matches!(system, "aws" | "gcloud")
 }
@@ -953,7 +956,7 @@ fn act_is_step(act: &Act) -> bool {
     act.span == act.step
 }
 
-/// `web-0` of a stateful set `web`, a job of a cron job.
+/// Whether a name is derived from another: `web-0` of a stateful set `web`, a job of a cron job.
 fn derives(made: &Value, name: &Value) -> bool {
     spelt(name).starts_with(&format!("{}-", spelt(made)))
 }
@@ -973,7 +976,7 @@ fn named_in_files(view: &TaskView<'_>, name: &Value) -> bool {
     named
 }
 
-/// A text with names in it, each once in a form that no author writes.
+/// Returns the text of a value, with each hole in a form that no author writes.
 fn spelt(value: &Value) -> Cow<'_, str> {
     let piece = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),
@@ -986,12 +989,12 @@ fn spelt(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Whether a name stands in a text with neither letters nor hyphens beside it.
+/// Whether a name occurs in a text without letters, digits or hyphens next to it.
 fn has_word(text: &str, name: &str) -> bool {
     super::cluster::whole(text, name)
 }
 
-/// Whether a text names a thing of this kind so: of `a route \`site\`` no release has the name.
+/// Whether a text uses this name for a resource of this kind: `a route \`site\`` does not name a release.
 fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(name).any(|(at, _)| {
@@ -1003,7 +1006,7 @@ fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
     })
 }
 
-/// Whether a text says of this very kind that a thing is called so: `the cluster role viewer`.
+/// Whether a text explicitly gives this name to a resource of this kind: `the cluster role viewer`.
 pub(super) fn is_called(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let tool = view.tools.tool("kubectl");
@@ -1015,7 +1018,7 @@ pub(super) fn is_called(view: &TaskView<'_>, text: &str, name: &str, kind: &str)
     })
 }
 
-/// What a text calls a thing of this kind: `fines` of `a table fines`.
+/// Returns the names that a text gives to resources of this kind: `fines` for `a table fines`.
 fn called<'t>(text: &'t str, kind: &'t str) -> impl Iterator<Item = String> + 't {
     let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
     let behind = text.match_indices(kind).filter(move |_| kind.len() > 3).map(|(at, _)| &text[at + kind.len()..]);
@@ -1029,7 +1032,7 @@ fn called<'t>(text: &'t str, kind: &'t str) -> impl Iterator<Item = String> + 't
 
 fn words(text: &str) -> impl Iterator<Item = String> {
     let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
-    // A name of a thing is mostly no word of a language: it has a hyphen, a digit, or stands in quotes.
+    // The name of a resource is usually not a natural word: it has a hyphen or a digit, or is in quotes.
     let quoted = text
         .split(['`', '"', '\''])
         .skip(1)
@@ -1043,7 +1046,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     quoted.chain(odd).map(|word| word.trim_matches('.').to_owned()).collect::<Vec<_>>().into_iter()
 }
 
-/// `kubectl config set-context --namespace`, `oc project`: then nobody knows what is meant where no namespace is written.
+/// `kubectl config set-context --namespace`, `oc project`: the default namespace is then unknown.
 fn changes_namespace(view: &TaskView<'_>) -> bool {
     view.scripts.iter().any(|script| {
         ["set-context", "oc project", "kubens", "new-project"].iter().any(|word| script.content.text.contains(word))

@@ -1,4 +1,5 @@
-//! Programs inside scripts, in a language of their own: filters of jq, patterns, awk, Python. They are read as texts, as far as a rule needs it.
+//! Programs inside scripts, in other languages: jq filters, patterns, awk, Python. They are read as
+//! text, as far as a rule requires.
 
 use super::{TaskView, python, script::Content};
 use crate::{
@@ -13,10 +14,10 @@ use crate::{
     source::Span,
 };
 
-/// A place, what is wrong there, and what to do.
+/// Location, message, and help.
 pub(super) type Fault = (Span, String, &'static str);
 
-/// Patterns that are none, and numbers that are looked for as digits.
+/// Reports invalid patterns, and numbers that are searched for as digits.
 pub(super) fn patterns(content: &Content, found: &mut Vec<Fault>) {
     content.program.walk(&mut |s| {
         let words = s.words();
@@ -45,7 +46,8 @@ pub(super) fn patterns(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// `for svc in shop docs; do kubectl get service shop …; done`: a round names one value of the loop where its variable is meant.
+/// `for svc in shop docs; do kubectl get service shop …; done`: the body contains one value of
+/// the loop instead of its variable.
 pub(super) fn rounds(content: &Content) -> Vec<Fault> {
     let mut found = Vec::new();
     content.program.walk(&mut |whole| {
@@ -99,7 +101,7 @@ pub(super) fn rounds(content: &Content) -> Vec<Fault> {
     found
 }
 
-/// `and` beside `or`, with no parentheses to say what belongs together.
+/// `and` next to `or` without parentheses.
 pub(super) fn mixtures(content: &Content) -> Vec<Fault> {
     let mut found = Vec::new();
     content.program.walk(&mut |s| {
@@ -157,7 +159,7 @@ fn find_word(text: &str, word: &str) -> Option<usize> {
     })
 }
 
-/// Whether two operators stand side by side with nothing to say what belongs together. A separator begins anew.
+/// Whether two operators are mixed without parentheses. A separator starts a new condition.
 fn mixed(text: &str, and: &str, or: &str, separators: &[char]) -> bool {
     let bytes = text.as_bytes();
     let mut open: Vec<(bool, bool)> = vec![(false, false)];
@@ -196,7 +198,7 @@ fn mixed(text: &str, and: &str, or: &str, separators: &[char]) -> bool {
     false
 }
 
-/// The patterns that a filter of jq is written with.
+/// Returns the patterns in a jq filter.
 fn in_filter(filter: &str) -> Vec<String> {
     let mut found = Vec::new();
     for function in ["test(\"", "match(\"", "capture(\"", "scan(\"", "sub(\""] {
@@ -204,7 +206,7 @@ fn in_filter(filter: &str) -> Vec<String> {
             let (mut pattern, mut rest) = (String::new(), filter[at + function.len()..].chars());
             while let Some(c) = rest.next().filter(|c| *c != '"') {
                 match c {
-                    // An expression in a text, or a sign of its own.
+                    // An interpolation in a string, or an escaped character.
                     '\\' => match rest.next() {
                         Some('(') | None => {
                             pattern.clear();
@@ -221,7 +223,7 @@ fn in_filter(filter: &str) -> Vec<String> {
     found
 }
 
-/// A bracket that nothing closes.
+/// Returns a bracket that is not closed.
 fn unclosed(pattern: &str) -> Option<char> {
     let (mut depth, mut at) = (0_usize, 0);
     let bytes = pattern.as_bytes();
@@ -231,7 +233,7 @@ fn unclosed(pattern: &str) -> Option<char> {
             b'(' => depth += 1,
             b')' => depth = depth.saturating_sub(1),
             b'[' => {
-                // A bracket behind the first one stands for itself; `[:space:]` is a class.
+                // A `]` directly after the opening bracket is literal; `[:space:]` is a class.
                 let mut end = at + 1;
                 end += usize::from(bytes.get(end) == Some(&b'^'));
                 end += usize::from(bytes.get(end) == Some(&b']'));
@@ -256,7 +258,7 @@ fn unclosed(pattern: &str) -> Option<char> {
     (depth > 0).then_some('(')
 }
 
-/// `$0 ~ min`, where `min` is a number: its digits are looked for anywhere in the line.
+/// `$0 ~ min`, where `min` is a number: its digits may occur anywhere in the line.
 fn awk(content: &Content, s: &Statement, found: &mut Vec<Fault>) {
     let words = s.words();
     let given = words.windows(2).filter(|pair| pair[0].text == "-v").map(|pair| pair[1].text.as_str());
@@ -283,7 +285,7 @@ fn awk(content: &Content, s: &Statement, found: &mut Vec<Fault>) {
     }
 }
 
-/// What `-v NAME=…` gives to awk, through one variable of the shell.
+/// Returns the value that `-v NAME=…` passes to awk, through at most one shell variable.
 fn number_of(content: &Content, words: &[crate::bash::Word], name: &str) -> Option<String> {
     let value =
         words.iter().find_map(|word| word.text.trim_start_matches("-v").strip_prefix(name)?.strip_prefix('='))?;
@@ -304,7 +306,8 @@ fn number_of(content: &Content, words: &[crate::bash::Word], name: &str) -> Opti
     assigned
 }
 
-/// Programs of verify that compare something and print what is wrong, and end well all the same. Each with the script that it stands in.
+/// Returns the locations of programs of verify that compare something and print what is wrong,
+/// but always exit with status 0.
 pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
     let mut found = Vec::new();
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
@@ -312,7 +315,7 @@ pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
             let body = &followed.view.content.program.body;
             deciding(body, &mut |s| {
                 let script = followed.view.content.text.get(s.range.clone()).unwrap_or_default();
-                // What is printed in the midst of a script may be for who reads it.
+                // Output in the middle of a script may be for its reader.
                 let ends = body.last().is_some_and(|last| last.range.start <= s.range.start);
                 if program(followed, s).is_some_and(|text| is_silent(&text, ends)) || is_silent_script(s, script) {
                     found.push(followed.view.content.span(first_line(&followed.view.content, s)));
@@ -340,7 +343,7 @@ pub(super) fn first_line(content: &Content, s: &Statement) -> std::ops::Range<us
     s.range.start..s.range.start + text.find('\n').unwrap_or(text.len())
 }
 
-/// Statements whose status is asked for, and whose output goes to nobody.
+/// Visits statements whose exit status is used and whose output is not.
 fn deciding<'s>(list: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
     for s in list {
         match &s.kind {
@@ -362,21 +365,21 @@ fn deciding<'s>(list: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
     }
 }
 
-/// The text of the program that a command gives to Python.
+/// Returns the text of the program that a command passes to Python.
 pub(super) fn program(followed: &Followed<'_>, s: &Statement) -> Option<String> {
     if !matches!(s.name(), "python" | "python3") {
         return None;
     }
     let run = followed.trace.runs.iter().find(|run| std::ptr::eq(run.statement, s))?;
     let inline = run.words.windows(2).find(|pair| pair[0].literal() == Some("-c")).map(|pair| pair[1].shown());
-    // A file of a program is not followed; behind `-` its arguments stand.
+    // The content of a program file is not known here. After `-`, there are arguments.
     let operand = run.words.get(1).map(Value::shown);
     let reads = operand.as_deref().is_none_or(|word| word == "-" || word.starts_with('-') && word != "-m");
     inline.or_else(|| run.input.as_ref().filter(|_| reads).map(Value::shown))
 }
 
-/// Whether a program of Python compares something, and nothing in it can make it fail for that. `verdicts`: one that only prints
-/// how it is counts, too.
+/// Whether a Python program compares something, but nothing in it can make it fail. `verdicts`: whether printing the
+/// result also counts as a comparison.
 fn is_silent(text: &str, verdicts: bool) -> bool {
     let asks = text.lines().any(|line| line.trim_start().starts_with("if ") || verdicts && VERDICT.is_match(line))
         && [" == ", " != ", " not in ", " in ", " < ", " > ", " <= ", " >= "].iter().any(|o| text.contains(o));
@@ -390,12 +393,12 @@ fn is_silent(text: &str, verdicts: bool) -> bool {
     asks && text.contains("print") && !exits && !fails.iter().any(|word| text.contains(word)) || python::swallows(text)
 }
 
-/// `print("ok" if ok else "not ok")`, `print("ok") if ok else print("not ok")`: a line that only says how it is.
+/// `print("ok" if ok else "not ok")`, `print("ok") if ok else print("not ok")`: a line that only prints the result.
 static VERDICT: Ascii = ascii(
     r#"^\s*print\(\s*(?:f?"[^"]*"|f?'[^']*')\s*\)?\s+if\s.+\selse\s+(?:print\(\s*)?(?:f?"[^"]*"|f?'[^']*')\s*(?:,.*)?\)\s*$"#,
 );
 
-/// The same of JavaScript for `mongosh` or `node`, that ends by `quit()` or `process.exit()` after what it has to say.
+/// The same for JavaScript of `mongosh` or `node` that ends with `quit()` or `process.exit()` after its output.
 fn is_silent_script(s: &Statement, text: &str) -> bool {
     let ends = |call: &str| {
         let arguments =

@@ -1,4 +1,4 @@
-//! Variables: declared and not used, used and not declared, and those that hide the system's.
+//! Variables that are declared but not used, used but not declared, or that hide those of the system.
 
 use indexmap::IndexSet;
 
@@ -24,7 +24,7 @@ rule! {
     pub static HIDES_SYSTEM_VARIABLE = "hides-system-variable", Warning;
 }
 
-/// Variables that every machine of a team has; who reads them knows what for.
+/// Variables that every machine of a team has. Tasks may read them without a declaration.
 const COMMON: [&str; 16] = [
     "HOME",
     "PATH",
@@ -44,7 +44,7 @@ const COMMON: [&str; 16] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Beginnings and ends of names that programs read without being told.
+/// Prefixes of variables that programs read by themselves.
 const READ_BY_PROGRAMS: [&str; 30] = [
     "AWS_",
     "AZURE_",
@@ -80,7 +80,7 @@ const READ_BY_PROGRAMS: [&str; 30] = [
 
 pub(super) fn read_by_programs(name: &str) -> bool {
     COMMON.contains(&name)
-        // Those of PostgreSQL have no such beginning: `PGHOST`.
+        // Variables of PostgreSQL have no underscore after the prefix: `PGHOST`.
         || READ_BY_PROGRAMS.iter().any(|p| name.starts_with(p)) && !name.starts_with("PG_")
         || name.to_ascii_uppercase().ends_with("_PROXY")
         || matches!(
@@ -100,7 +100,7 @@ pub(super) fn read_by_programs(name: &str) -> bool {
         )
 }
 
-/// Entries of `spec.env` that neither a hole nor a script's text names.
+/// Entries of `spec.env` that neither a hole nor a script uses.
 pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.env.is_empty() {
@@ -121,7 +121,7 @@ pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         .eval
         .and_then(|e| e.unit.oracle.as_ref())
         .and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
-    // Nobody knows what an oracle says that cannot be read.
+    // The content of an oracle that cannot be read is unknown.
     let scripted = |e: Selecting<'_>| e.eval.agent.as_ref().is_some_and(|a| a.kind.value == "builtin.script");
     opaque |= view.eval.is_some_and(|e| e.unit.oracle.is_none() && scripted(e));
     let mut said = Vec::new();
@@ -150,7 +150,7 @@ pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// Steps that run what cannot be read, or what runs it: it may read any variable.
+/// Whether a step runs something that cannot be read, which may use any variable.
 fn is_opaque(step: &Step<Def>, file: Option<&ScriptView<'_>>) -> bool {
     const RUNS_FILES: [&str; 9] = ["source", ".", "eval", "sh", "bash", "python", "python3", "node", "make"];
     match step.op.kind {
@@ -164,7 +164,7 @@ fn is_opaque(step: &Step<Def>, file: Option<&ScriptView<'_>>) -> bool {
     }
 }
 
-/// `{env.NAME}` that `spec.env` does not have is read from whatever environment gevals runs in.
+/// `{env.NAME}` without an entry in `spec.env` is read from the environment in which gevals runs.
 pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Portable {
         return;
@@ -173,7 +173,7 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     let given = credentials(view.task);
     texts::holes(view.task, &mut |_, hole| {
         let Target::ProcessEnv(name) = &hole.reference.target else { return };
-        // A secret can come from nowhere else, and has no default; in a prompt it is out of place.
+        // A secret can only come from the environment and has no default. In a prompt, it is reported.
         let is_secret = is_secret_name(name) || given.contains(&hole.span);
         let is_told = || prompt.is_some_and(|prompt| prompt.text.holes().any(|told| told.span == hole.span));
         if hole.has_default() || COMMON.contains(&name.as_str()) || is_secret && !is_told() {
@@ -183,7 +183,7 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// The holes behind the name of a scheme: `Bearer {env.GRAFANA}`.
+/// Returns the holes after the name of an authentication scheme: `Bearer {env.GRAFANA}`.
 fn credentials(task: &Task<Def>) -> Vec<Span> {
     let mut found = Vec::new();
     let mut look = |template: &Template<Def>| {
@@ -200,7 +200,7 @@ fn credentials(task: &Task<Def>) -> Vec<Span> {
     found
 }
 
-/// The same in an oracle: the variables are those of the task that it does.
+/// The same for an oracle, with the variables of the task that it solves.
 pub fn undeclared_by_oracle(view: &EvalView<'_>, out: &mut Diagnostics) {
     let portable = |unit: &&TaskUnit| unit.dialect == Dialect::Portable;
     for entry in view.unit.oracle.iter().flat_map(|oracle| &oracle.tasks) {
@@ -231,7 +231,7 @@ fn not_declared<H>(name: &str, env: &[(Name, Template<H>)], hole: Span) -> Diagn
     diagnostic.help(format!("declare it under `spec.env`, or add a default: `{{env.{name} | default('…')}}`"))
 }
 
-/// `spec.env` is in the environment of every command.
+/// `spec.env` is part of the environment of every command.
 pub fn hides(view: &TaskView<'_>, out: &mut Diagnostics) {
     for (name, _) in &view.task.env {
         if matches!(name.value.as_str(), "PATH" | "HOME") {

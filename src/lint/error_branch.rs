@@ -1,4 +1,4 @@
-//! A branch that says that something is wrong, and goes on.
+//! Branches that report a failure and continue.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 out.extend(only_told(&script.content, arms));
             }
             let Kind::If { branches, otherwise } = &statement.kind else { return };
-            // In a loop it may be so the next time, and at the end it decides.
+            // In a loop, a later iteration may succeed. At the end, the branch determines the exit status.
             let is_last = program.body.last().is_some_and(|l| l.range == statement.range);
             let goes_on = !is_last && !in_loop;
             let denied = |body: &[Statement]| {
@@ -78,7 +78,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if !ends || said.is_empty() || !said.iter().all(tells) {
                 return;
             }
-            // Where nothing else ends well, this is what is wanted.
+            // If no other path succeeds, success is intended here.
             let (succeeded, failed) = flow::outcomes(program, &asked.range);
             let well = if fails { succeeded.zero } else { failed.zero };
             if well {
@@ -95,7 +95,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `case $x in 2) ;; *) echo "x is $x" >&2 ;; esac`: all that comes of it is a message.
+/// `case $x in 2) ;; *) echo "x is $x" >&2 ;; esac`: a message is the only effect.
 fn only_told(content: &Content, arms: &[Vec<Statement>]) -> Option<Diagnostic> {
     let told = arms.iter().find(|arm| !arm.is_empty())?;
     let text = |s: &Statement| content.text[s.range.clone()].to_lowercase();
@@ -122,7 +122,7 @@ fn denies(text: &str, condition: &Statement) -> bool {
     }
 }
 
-/// That something is not as it should be, with nothing done about it.
+/// Whether a statement reports that something is wrong.
 fn says_lack(statement: &Statement) -> bool {
     let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
     let text = format!(" {} ", text.join(" "));

@@ -18,7 +18,7 @@ rule! {
     pub static SHEBANG_NOT_FIRST = "shebang-not-first", Warning;
 }
 
-/// A file that may not, or cannot, be executed (`tests/coverage.md` B14).
+/// A file that is not executable, or that cannot be executed (`tests/coverage.md` B14).
 pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let Form::File { path, executable } = &script.form else { continue };
@@ -74,7 +74,7 @@ fn interpreter(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Blank lines before `#!` in an inline text (`tests/coverage.md` B14).
+/// Blank lines before `#!` in an inline script (`tests/coverage.md` B14).
 pub fn blank_lines(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.form == Form::Inline) {
         let content = &script.content;

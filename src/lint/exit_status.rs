@@ -1,4 +1,4 @@
-//! Scripts whose exit status does not say what their author thinks.
+//! Scripts whose exit status does not mean what their author intends.
 
 use super::{
     TaskView,
@@ -22,7 +22,7 @@ rule! {
     pub static POLL_ENDS_IN_SUCCESS = "poll-ends-in-success", Verdict;
 }
 
-/// Without `set -e` a failed command is passed over (`tests/coverage.md` B15). In cleanup that is as it should be.
+/// Without `set -e`, a failed command is ignored (`tests/coverage.md` B15). In cleanup, this is intended.
 pub fn last_command(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup && understood(s)) {
         let program = &script.content.program;
@@ -54,7 +54,7 @@ fn is_read(script: &ScriptView<'_>) -> bool {
     script.content.program.sound && !script.content.program.body.is_empty()
 }
 
-/// The statements up to the one whose status is the script's: a bare `exit` behind it changes nothing.
+/// Returns the statements up to the one that sets the script's exit status: a bare `exit` after it changes nothing.
 fn deciding(program: &Program) -> &[Statement] {
     match program.body.as_slice() {
         [rest @ .., end] if end.name() == "exit" && end.words().len() == 1 => rest,
@@ -62,7 +62,7 @@ fn deciding(program: &Program) -> &[Statement] {
     }
 }
 
-/// The first command whose failure goes unseen, in a script that looks at no failure anywhere.
+/// Returns the first command whose failure is ignored, in a script that handles no failure at all.
 fn ignored(content: &Content) -> Option<&Statement> {
     let program = &content.program;
     if program.stops_at_errors() || content.text.contains("$?") || errexit_line(&content.text) {
@@ -87,7 +87,7 @@ pub(super) fn errexit_line(text: &str) -> bool {
         && line.split_whitespace().skip(1).any(|w| w.starts_with('-') && !w.starts_with("--") && w.contains('e'))
 }
 
-/// `exit 0`, `true`, `:`, `… || true`: the author wants success.
+/// `exit 0`, `true`, `:`, `… || true`: the author intends success.
 fn deliberate(last: &Statement) -> bool {
     match &last.kind {
         Kind::Command(words) => matches!(last.name(), "true" | ":") || last.name() == "exit" && words.len() > 1,
@@ -96,7 +96,7 @@ fn deliberate(last: &Statement) -> bool {
     }
 }
 
-/// Whether a failure of this would be news: not of what prepares, waits or clears away.
+/// Whether a failure of this statement matters: not for preparation, waiting or cleanup.
 fn matters(statement: &Statement) -> bool {
     match &statement.kind {
         Kind::Command(words) => {
@@ -120,7 +120,7 @@ fn matters(statement: &Statement) -> bool {
     }
 }
 
-/// Whatever happens, the script says yes (author mistake 6).
+/// The script always succeeds (author mistake 6).
 pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     for (script, last) in never_failing(view) {
         let program = &script.content.program;
@@ -150,12 +150,13 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whatever happens, the script says no.
+/// The script always fails.
 pub fn cannot_pass(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let (content, program) = (&script.content, &script.content.program);
         let commands = program.commands();
-        // What another program or a trap makes of the status is not known, and who looks at nothing means it.
+        // The status is unknown if another program or a trap may change it. A script that
+        // checks nothing fails on purpose.
         let hands_over = commands.iter().any(|c| matches!(c.name(), "exec" | "trap" | "source" | "." | "eval"));
         let tries = commands.iter().any(|c| matters(c) && flow::status(program, c) == Status::ANY);
         if hands_over || !tries || flow::outcome(program) != Status::OTHER || is_used(view.task, script) {
@@ -173,14 +174,14 @@ pub fn cannot_pass(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a rule of this file finds a script of verify that checks something and cannot fail: other rules then report
-/// nothing.
+/// Whether a rule of this file reports a script of verify that checks something and cannot fail.
+/// Other rules then report nothing.
 pub(super) fn in_vain(view: &TaskView<'_>) -> bool {
     let mut scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
     never_failing(view).next().is_some() || scripts.any(|s| ignored(&s.content).is_some())
 }
 
-/// The scripts of verify that try something and cannot fail, each with its last statement.
+/// Returns the scripts of verify that check something and cannot fail, each with its last statement.
 fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v ScriptView<'v>, &'v Statement)> {
     let scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && is_read(s));
     scripts.filter_map(|script| {
@@ -194,13 +195,14 @@ fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v Script
         {
             return None;
         }
-        // A line of text that only prints is no check gone wrong; `unfalsifiable-verify` looks at the whole of verify.
+        // An inline script that only prints is not a broken check; `unfalsifiable-verify` examines verify as a whole.
         let tries = program.commands().iter().any(|c| flow::status(program, c).other);
         (tries || matches!(script.form, Form::File { .. })).then_some((script, last))
     })
 }
 
-/// Whether what a step expects of a script that succeeds cannot be missing: `exitCode: {not: 1}`, or words that it prints in any case.
+/// Whether a script that succeeds always meets the step's `expect`: `exitCode: {not: 1}`,
+/// or text that it always prints.
 fn is_met_by_success(script: &ScriptView<'_>) -> bool {
     let Some(ArgKind::Record(fields)) = script.step.expect.as_ref().map(|(_, expect)| &expect.kind) else {
         return false;
@@ -219,7 +221,7 @@ fn is_met_by_success(script: &ScriptView<'_>) -> bool {
         })
 }
 
-/// Whether a script prints a text on every way to its end.
+/// Whether a script prints a text on every path.
 fn always_prints(content: &Content, text: &str) -> bool {
     let program = &content.program;
     let prints = |s: &Statement| {
@@ -233,7 +235,7 @@ fn always_prints(content: &Content, text: &str) -> bool {
     !program.commands().iter().any(leaves) && program.body.iter().any(prints)
 }
 
-/// Whether nothing in a text can make it fail: its commands cannot, nor its redirections, nor the variables it takes.
+/// Whether nothing in a script can make it fail: neither its commands, nor its redirections, nor its variables.
 pub(super) fn is_idle(content: &Content) -> bool {
     let program = &content.program;
     let mut text = content.text.clone();
@@ -248,7 +250,7 @@ pub(super) fn is_idle(content: &Content) -> bool {
         && flow::outcome(program) == (Status { zero: true, other: false })
 }
 
-/// Whether a later step uses what this one says.
+/// Whether a later step uses the output of this one.
 fn is_used(task: &Task<Def>, script: &ScriptView<'_>) -> bool {
     let Some(id) = &script.step.id else { return false };
     let mut used = false;
@@ -259,7 +261,7 @@ fn is_used(task: &Task<Def>, script: &ScriptView<'_>) -> bool {
     used
 }
 
-/// A loop in verify that gives up by `break` and says so, and nothing behind it asks again for what it has waited for.
+/// A loop in verify that gives up with `break` and a message, if nothing after it checks the condition again.
 fn gives_up(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let content = &script.content;
@@ -301,7 +303,8 @@ fn gives_up(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a test in the head of a loop asks a command, and does not count rounds; nothing behind the loop reads its variables.
+/// Whether the condition of a loop tests the output of a command rather than the number of iterations, and nothing
+/// after the loop reads its variables.
 fn asks(content: &Content, whole: &Statement, condition: &Statement) -> bool {
     let text = &content.text[condition.range.clone()];
     let behind = &content.text[whole.range.end..];
@@ -314,7 +317,8 @@ fn asks(content: &Content, whole: &Statement, condition: &Statement) -> bool {
         && !names.iter().any(read)
 }
 
-/// A loop waits until a variable has a value, and the test behind it is content with others: `[ -z "$state" ]`, `[ "$state" != Failed ]`.
+/// A loop waits until a variable has a value, and the test after it accepts others:
+/// `[ -z "$state" ]`, `[ "$state" != Failed ]`.
 fn weaker(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let content = &script.content;
@@ -335,11 +339,11 @@ fn weaker(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The test behind a loop by which a script may pass though a variable only has the value that it has in vain.
+/// Returns the test after a loop that may pass although the variable still has a value that keeps the loop waiting.
 fn goes_on_without<'s>(content: &'s Content, whole: &Statement, name: &str, sample: &str) -> Option<&'s Statement> {
     let program = &content.program;
     let behind = &content.text[whole.range.end..];
-    // What is waited for again is asked again.
+    // The script waits for it again.
     if [format!("{name}="), "kubectl wait".to_owned(), "rollout status".to_owned()]
         .iter()
         .any(|again| behind.contains(again))
@@ -370,7 +374,7 @@ fn goes_on_without<'s>(content: &'s Content, whole: &Statement, name: &str, samp
     flow::outcome_after_with(program, &whole.range, given)?.zero.then_some(first)
 }
 
-/// The variable that a word is, also with a default: `"${count:-0}"`.
+/// Returns the variable of a word, also with a default: `"${count:-0}"`.
 fn variable(word: &ast::Word) -> Option<&str> {
     match word.parts.as_slice() {
         [ast::Part::Var { name, .. }] => Some(name),
@@ -378,7 +382,7 @@ fn variable(word: &ast::Word) -> Option<&str> {
     }
 }
 
-/// Whether a test of one variable and a literal holds where the variable has a value. `None`: it is another test.
+/// Whether a test of one variable and a literal holds if the variable has this value. `None` for other tests.
 fn holds(words: &[ast::Word], name: &str, value: &str) -> Option<bool> {
     let words: Vec<&ast::Word> =
         words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "]" | "[[" | "]]" | "test")).collect();
@@ -407,7 +411,8 @@ fn holds(words: &[ast::Word], name: &str, value: &str) -> Option<bool> {
     }
 }
 
-/// The variables by whose value a loop is left, each with a value that keeps it waiting, and the one it waits for.
+/// Returns the variables whose value ends a loop, each with a value that keeps it waiting,
+/// and the one for which it waits.
 fn awaited(content: &Content, whole: &Statement) -> Vec<(String, String, String)> {
     let Kind::Loop { body, .. } = &whole.kind else { return Vec::new() };
     let mut found: Vec<(String, String, String)> = Vec::new();
@@ -431,7 +436,7 @@ fn awaited(content: &Content, whole: &Statement) -> Vec<(String, String, String)
             ("-gt", Some(number)) => number.to_string(),
             _ => return,
         };
-        // What is counted in the loop is the number of its rounds.
+        // A variable that the loop increments is the number of its iterations.
         if !counts(content, whole, condition) {
             found.push((name.to_owned(), sample, literal));
         }
@@ -469,14 +474,14 @@ fn awaited(content: &Content, whole: &Statement) -> Vec<(String, String, String)
             found.push((name.to_owned(), format!("not {pattern}"), (*pattern).to_owned()));
         }
     }
-    // Of two values either will do.
+    // With two values, either is sufficient.
     let twice = |name: &str| found.iter().filter(|(known, ..)| known == name).count() > 1;
     let several: Vec<String> = found.iter().map(|(name, ..)| name.clone()).filter(|name| twice(name)).collect();
     found.retain(|(name, ..)| !several.contains(name));
     found
 }
 
-/// `if [ "$i" -eq 30 ]; then exit 0; fi` in a loop over `i`; and a round that ends the loop whatever it finds.
+/// `if [ "$i" -eq 30 ]; then exit 0; fi` in a loop over `i`; and an iteration that always ends the loop.
 fn last_round(content: &Content, whole: &Statement, out: &mut Diagnostics) {
     let Kind::Loop { repeat: Repeat::For, body, .. } = &whole.kind else { return };
     let text = &content.text[whole.range.clone()];
@@ -523,7 +528,7 @@ fn last_round(content: &Content, whole: &Statement, out: &mut Diagnostics) {
     }
 }
 
-/// A loop that waits, and passes when it has waited in vain (author mistake 7).
+/// A loop that waits, and succeeds after a timeout (author mistake 7).
 pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
     gives_up(view, out);
     weaker(view, out);
@@ -563,10 +568,10 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A loop that sleeps, tries a limited number of times and can be left in success.
+/// A loop that sleeps, tries a limited number of times and can end in success.
 struct Poll<'s> {
     whole: &'s Statement,
-    /// What gives up in the midst of a round, by a `break`.
+    /// The statement that gives up within an iteration with `break`.
     limit: Option<&'s Statement>,
 }
 
@@ -599,14 +604,14 @@ fn polls(content: &Content) -> Vec<Poll<'_>> {
     found
 }
 
-/// Whether a condition is about a number, which in a loop's own is that of its rounds.
+/// Whether a condition compares a number. In the condition of a loop, that is the number of its iterations.
 fn compares(content: &Content, condition: &Statement) -> bool {
     let text = &content.text[condition.range.clone()];
     matches!(condition.kind, Kind::Test) && ["-lt", "-le", "-gt", "-ge", "<", ">"].iter().any(|o| text.contains(o))
 }
 
-/// `if [ $n -ge 30 ]; then …; break; fi`, `[ $n -ge 30 ] && break`: the first statement of a round that ends the loop
-/// for the number of its rounds.
+/// `if [ $n -ge 30 ]; then …; break; fi`, `[ $n -ge 30 ] && break`: returns the first statement of an iteration that
+/// ends the loop because of the number of iterations.
 fn limit<'s>(content: &Content, whole: &Statement, round: &'s [Statement]) -> Option<&'s Statement> {
     let ends = |list: &[Statement]| match list {
         [Statement { kind: Kind::Group(list), .. }] => list.iter().any(|s| s.name() == "break"),
@@ -635,7 +640,7 @@ fn equals(content: &Content, condition: &Statement) -> bool {
     matches!(condition.kind, Kind::Test) && content.text[condition.range.clone()].contains("-eq")
 }
 
-/// Whether every round of a loop changes what a condition compares: `n=$((n+1))`, `((n++))`, the clock.
+/// Whether every iteration of a loop changes what a condition compares: `n=$((n+1))`, `((n++))`, the clock.
 fn counts(content: &Content, whole: &Statement, condition: &Statement) -> bool {
     let text = &content.text[whole.range.clone()];
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -666,7 +671,7 @@ fn leaves_by_break(poll: &Statement) -> bool {
 
 impl Poll<'_> {
     fn ends_in_success(&self, program: &Program) -> bool {
-        // A loop that can end the script in failure from within knows of its time-out.
+        // A loop that can make the script fail from within handles its timeout.
         let Kind::Loop { body, .. } = &self.whole.kind else { return false };
         let mut fails = false;
         for statement in body {
@@ -679,7 +684,7 @@ impl Poll<'_> {
     }
 }
 
-/// The first line of a statement.
+/// Returns the range of a statement's first line.
 fn line(content: &Content, statement: &Statement) -> std::ops::Range<usize> {
     let text = &content.text[statement.range.clone()];
     statement.range.start..statement.range.start + text.find('\n').unwrap_or(text.len())

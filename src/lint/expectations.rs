@@ -1,4 +1,4 @@
-//! Expectations that nothing can disappoint.
+//! Expectations that always hold.
 
 use super::{
     TaskView,
@@ -17,7 +17,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let whole = |expect: &Arg<Def>| !view.has_unread(expect.span);
         if let Some((key, expect)) = step.expect.as_ref().filter(|(_, expect)| whole(expect)) {
             match &expect.kind {
-                // That is none of the types it may have.
+                // Reported as a wrong type.
                 ArgKind::Null => {}
                 ArgKind::Record(fields) if fields.is_empty() => empty(step, *key, dialect, out),
                 _ => value(expect, dialect, out),
@@ -35,7 +35,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// An empty `expect` looks at a file; on every other step it asks for what is asked for anyway.
+/// An empty `expect` of `file` checks the file; on any other step it adds nothing.
 fn empty(step: &Step<Def>, key: crate::source::Span, dialect: Dialect, out: &mut Diagnostics) {
     if step.op.name == "file" {
         return;
@@ -49,7 +49,7 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
     match &arg.kind {
         ArgKind::List(items) => items.iter().for_each(|i| value(i, dialect, out)),
         ArgKind::Record(fields) if arg.get("path").is_some() => {
-            // Of a value of JSON, null is one to compare with (`decisions.md` §4).
+            // For a JSON value, null is a value to compare with (`decisions.md` §4).
             let blanks = fields.iter().filter(|(name, arg)| is_blank(arg) && name.value != "equals");
             blanks.for_each(|(name, _)| out.push(blank(name)));
             for (name, inner) in fields.iter().filter(|(name, _)| name.value == "length") {
@@ -65,7 +65,7 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
             for (name, inner) in fields {
                 match (name.value.as_str(), inner.as_literal(), &inner.kind) {
                     (_, _, ArgKind::Null) => out.push(blank(name)),
-                    // Whole values, in which null and empty are what they are.
+                    // Whole values, in which null and empty have their own meaning.
                     ("equals" | "structuredContent", _, ArgKind::Record(_) | ArgKind::List(_))
                         if dialect == Dialect::Portable => {}
                     ("status", _, ArgKind::Int(0)) => {
@@ -74,7 +74,7 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
                                 .help("write the expected status, such as 200"),
                         );
                     }
-                    // What must not hold is looked at as a whole.
+                    // `not` is considered as a whole.
                     ("not", _, ArgKind::Record(fields)) if !fields.is_empty() => {}
                     ("lines" | "length", _, ArgKind::Record(fields)) if fields.iter().all(admits_all) => {
                         out.push(nothing(name, "this accepts any number of elements"));
@@ -102,7 +102,7 @@ fn admits_all((name, bound): &(Name, Arg<Def>)) -> bool {
     name.value == "atLeast" && matches!(bound.kind, ArgKind::Int(0))
 }
 
-/// In the steps dialect a path alone asks for nothing, and `equals: null` is not compared.
+/// In the steps dialect, a path alone checks nothing, and `equals: null` is not compared.
 fn field(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
     let asks = |(name, arg): &&(Name, Arg<Def>)| name.value != "path" && !(name.value == "equals" && is_blank(arg));
     if fields.iter().any(|f| asks(&f)) {
