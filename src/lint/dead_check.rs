@@ -70,7 +70,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         of_another(content, out);
         let mut search = Search {
             found: Vec::new(),
-            around: Vec::new(),
             functions: FxHashMap::default(),
             reported,
             content,
@@ -102,9 +101,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         search.list(&program.body);
         search.at_the_end(&program.body);
-        let Search { found, around, .. } = search;
-        let ways = flow::both_ways(program, &sources, found.iter().take(CHECKS).map(|(statement, _)| &statement.range));
-        for (at, ((statement, fault), (succeeded, failed))) in found.into_iter().zip(ways).enumerate() {
+        let found = search.found;
+        let ways = flow::both_ways(program, &sources, found.iter().take(CHECKS).map(|check| &check.statement.range));
+        for (Check { statement, fault, around }, (succeeded, failed)) in found.into_iter().zip(ways) {
             // In a script that fails anyway, a check may only explain the failure.
             if !succeeded.zero && !failed.zero
                 || is_looked_at_again(view, content, statement)
@@ -135,7 +134,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     "add `exit 1` for the case that the check fails, or make the check the last command",
                 ),
             };
-            if !is_said(view, content, around.get(at)) {
+            if !is_said(view, content, around) {
                 out.push(finding(content.span(first_line(content, statement)), message).help(help));
             }
         }
@@ -238,7 +237,7 @@ fn asked_whether_empty<'c>(content: &'c Content, statement: &Statement) -> Optio
 
 /// Whether a branch reports a failure and continues, which `error_branch` reports.
 fn is_said(view: &TaskView<'_>, content: &Content, around: Option<&std::ops::Range<usize>>) -> bool {
-    let Some(around) = around.filter(|range| !range.is_empty()) else { return false };
+    let Some(around) = around else { return false };
     let place = content.span(around.clone());
     let mut said = Diagnostics::default();
     error_branch::check(view, &mut said);
@@ -300,11 +299,17 @@ enum Fault {
     Inner,
 }
 
+/// A statement that may be a check without effect.
+struct Check<'p> {
+    statement: &'p Statement,
+    fault: Fault,
+    /// The `if` whose condition it is, if every branch prints a message.
+    around: Option<&'p std::ops::Range<usize>>,
+}
+
 struct Search<'p> {
     functions: FxHashMap<&'p str, &'p [Statement]>,
-    found: Vec<(&'p Statement, Fault)>,
-    /// The ranges of the statements around the checks, as far as they are known.
-    around: Vec<std::ops::Range<usize>>,
+    found: Vec<Check<'p>>,
     /// Variables that are only printed and decide nothing.
     reported: FxHashSet<String>,
     content: &'p Content,
@@ -315,6 +320,10 @@ struct Search<'p> {
 }
 
 impl<'p> Search<'p> {
+    fn push(&mut self, statement: &'p Statement, fault: Fault) {
+        self.found.push(Check { statement, fault, around: None });
+    }
+
     fn list(&mut self, list: &'p [Statement]) {
         for (nth, statement) in list.iter().enumerate() {
             let known = self.found.len();
@@ -326,22 +335,21 @@ impl<'p> Search<'p> {
             };
             if list.get(nth + 1).is_some_and(keeps) {
                 self.found.truncate(known);
-                self.around.truncate(known);
             }
         }
     }
 
     fn statement(&mut self, statement: &'p Statement, tested: bool) {
         match &statement.kind {
-            Kind::Command(_) if always(statement, tested) => self.found.push((statement, Fault::Always)),
+            Kind::Command(_) if always(statement, tested) => self.push(statement, Fault::Always),
             Kind::Command(_) | Kind::Test
                 if self.checks(statement, tested) || self.is_function(statement) && tested =>
             {
-                self.found.push((statement, Fault::Either));
+                self.push(statement, Fault::Either);
             }
-            Kind::Declaration if tested && !statement.nested.is_empty() => self.found.push((statement, Fault::Masked)),
+            Kind::Declaration if tested && !statement.nested.is_empty() => self.push(statement, Fault::Masked),
             Kind::Pipeline(_) | Kind::Subshell(_) if !tested && self.exits_inside(statement) => {
-                self.found.push((statement, Fault::Inner));
+                self.push(statement, Fault::Inner);
             }
             Kind::Pipeline(parts) => {
                 // If the last part only passes its input on, the first part is the check.
@@ -352,11 +360,11 @@ impl<'p> Search<'p> {
                 } else if let [.., last] = parts.as_slice()
                     && always(last, tested)
                 {
-                    self.found.push((last, Fault::Always));
+                    self.push(last, Fault::Always);
                 } else if let [.., last] = parts.as_slice()
                     && self.checks(last, tested)
                 {
-                    self.found.push((statement, Fault::Either));
+                    self.push(statement, Fault::Either);
                 }
             }
             Kind::And(pair) | Kind::Or(pair) => {
@@ -364,15 +372,15 @@ impl<'p> Search<'p> {
                 self.statement(&pair[0], true);
                 if !self.says(&pair[1..]) {
                     let mut at = 0;
-                    self.found.retain(|(found, fault)| {
+                    self.found.retain(|check| {
                         at += 1;
-                        at <= known || *fault == Fault::Always && matches!(found.name(), "jq" | "yq")
+                        at <= known || check.fault == Fault::Always && matches!(check.statement.name(), "jq" | "yq")
                     });
                 }
                 self.statement(&pair[1], tested);
             }
             // With `set -e`, a failed negation does not end the script.
-            Kind::Not(inner) if !tested => self.found.push((inner, Fault::Either)),
+            Kind::Not(inner) if !tested => self.push(inner, Fault::Either),
             Kind::Not(inner) => self.statement(inner, true),
             Kind::If { branches, otherwise } => {
                 let lists = branches.iter().map(|branch| branch.body.as_slice()).chain(otherwise.as_deref());
@@ -381,8 +389,7 @@ impl<'p> Search<'p> {
                 {
                     let known = self.found.len();
                     self.statement(last, true);
-                    self.around.resize(known, 0..0);
-                    self.around.resize(self.found.len(), statement.range.clone());
+                    self.found[known..].iter_mut().for_each(|check| check.around = Some(&statement.range));
                 } else {
                     for last in branches.iter().filter_map(|branch| branch.condition.last()) {
                         let last = match &last.kind {
@@ -390,7 +397,7 @@ impl<'p> Search<'p> {
                             _ => last,
                         };
                         if matches!(last.name(), "jq" | "yq") && always(last, true) {
-                            self.found.push((last, Fault::Always));
+                            self.push(last, Fault::Always);
                         }
                     }
                 }
@@ -478,7 +485,7 @@ impl<'p> Search<'p> {
     fn at_the_end(&mut self, body: &'p [Statement]) {
         let Some(last) = body.last() else { return };
         if matches!(last.kind, Kind::Declaration) && !last.nested.is_empty() {
-            self.found.push((last, Fault::Masked));
+            self.push(last, Fault::Masked);
             return;
         }
         let deciding = match &last.kind {
@@ -499,9 +506,9 @@ impl<'p> Search<'p> {
         if prints
             && !last.written
             && !deciding.written
-            && !self.found.iter().any(|(known, _)| std::ptr::eq(*known, deciding))
+            && !self.found.iter().any(|check| std::ptr::eq(check.statement, deciding))
         {
-            self.found.push((deciding, Fault::Always));
+            self.push(deciding, Fault::Always);
         }
     }
 

@@ -795,8 +795,8 @@ static FIELD: Ascii = ascii(
 static EQUAL: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*[!=]=\s*("?)([^"\s()]+)"?"#);
 
 /// The operator of a bound.
-static BOUND: Ascii = ascii(r"\s-(?:ge|gt|lt)\s");
+static BOUND: Ascii = ascii(r"\s-(?:ge|gt|le|lt)\s");
 /// A variable or a capture, an operator, a literal.
 static TEST: Ascii = ascii(
-    r#""?(?:\$\{?(?P<var>\w+)(?::-[^}]*)?\}?|\$\((?P<command>[^\n]*)\))"?\s+(?:=|==|!=|-eq|-ne|-ge|-gt|-lt)\s+["']?(?P<value>[^"'\s$\]]+)["']?"#,
+    r#""?(?:\$\{?(?P<var>\w+)(?::-[^}]*)?\}?|\$\((?P<command>[^\n]*)\))"?\s+(?:=|==|!=|-eq|-ne|-ge|-gt|-le|-lt)\s+["']?(?P<value>[^"'\s$\]]+)["']?"#,
 );

@@ -151,13 +151,15 @@ fn counted(content: &Content, condition: &[Statement]) -> Option<u32> {
         .chars()
         .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
         .collect();
-    let begins =
-        |text: &str| text.lines().any(|line| line.trim() == format!("{name}=0") || line.trim() == format!("{name}=1"));
+    let begin = (0..2).find(|begin| {
+        let assignment = format!("{name}={begin}");
+        content.text.lines().any(|line| line.trim() == assignment)
+    })?;
     let grows = ["+1", "+ 1", "++", "+=1", "+= 1"].iter().any(|by| content.text.contains(by));
-    if name == "SECONDS" || !begins(&content.text) || !grows {
+    if name == "SECONDS" || !grows {
         return None;
     }
-    bound(content, text)
+    bound(content, text)?.checked_sub(begin)
 }
 
 /// The time of `deadline=$((SECONDS + 300))`, if the loop compares with it.

@@ -115,9 +115,18 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 const NUMBERS: [&str; 8] = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
 
+/// The positions of a number that are not part of a longer word or number: `5`, not in `15`.
+fn whole_numbers<'t>(text: &'t str, number: &'t str) -> impl Iterator<Item = usize> {
+    let is_part = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    text.match_indices(number).map(|(at, _)| at).filter(move |at| {
+        let bytes = text.as_bytes();
+        !is_part(at.checked_sub(1).and_then(|before| bytes.get(before))) && !is_part(bytes.get(at + number.len()))
+    })
+}
+
 /// Whether the prompt adds this number to another or subtracts it: verify then checks the result.
 fn is_added(lower: &str, number: &str) -> bool {
-    lower.match_indices(number).any(|(at, _)| {
+    whole_numbers(lower, number).any(|at| {
         let before = lower[..at].trim_end();
         let behind = lower[at + number.len()..].trim_start();
         ["add", "adding", "subtract", "by", "plus", "minus"].iter().any(|word| before.ends_with(word))
@@ -130,7 +139,7 @@ fn is_counted(lower: &str, number: &str, verified: &str) -> bool {
     let word = number.parse::<usize>().ok().and_then(|number| NUMBERS.get(number.checked_sub(2)?)).copied();
     let verified = LazyCell::new(|| verified.to_ascii_lowercase());
     word.into_iter().chain([number]).any(|number| {
-        lower.match_indices(number).any(|(at, _)| {
+        whole_numbers(lower, number).any(|at| {
             let behind = lower[at + number.len()..].strip_prefix(' ').unwrap_or_default();
             let noun = behind.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
             let is_unit = matches!(noun, "seconds" | "minutes" | "hours" | "days" | "bytes" | "times");

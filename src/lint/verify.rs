@@ -9,6 +9,7 @@ use crate::{
     hir::{ArgKind, BlockRole, Def, Dialect, OperationKind, Step, Task},
     rule,
     signature::Control,
+    source::resolve,
 };
 
 rule! {
@@ -93,6 +94,7 @@ fn is_empty(step: &Step<Def>) -> bool {
 /// Verify only checks that files are absent, and setup creates none: a run in which nothing happens passes.
 pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
     let steps = &view.task.verify.steps;
+    let path = |step: &Step<Def>| Some(resolve(&view.task.dir, step.arg("path")?.as_literal()?));
     let mut first = None;
     let mut alone = !view.asserted;
     let mut paths = Vec::new();
@@ -103,18 +105,17 @@ pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let exists = step.expect.as_ref().and_then(|(_, expect)| expect.get("exists"));
             alone &= exists.is_some_and(|exists| matches!(exists.kind, ArgKind::Bool(false)));
-            paths.push(step.arg("path").and_then(|p| p.as_literal()));
+            paths.push(path(step));
             first.get_or_insert(step);
         });
     });
-    let there = |path: &&str| view.files.stat(&view.task.dir.join(path)).is_some();
-    let mut made = paths.iter().flatten().any(there);
+    let mut made = paths.iter().flatten().any(|path| view.files.stat(path).is_some());
     view.task.setup.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
             made |= match &step.op.kind {
                 OperationKind::Builtin("sleep") => false,
                 OperationKind::Builtin("file") => {
-                    let path = step.arg("path").and_then(|p| p.as_literal());
+                    let path = path(step);
                     step.arg("content").is_some() && paths.iter().any(|p| p.is_none() || path.is_none() || *p == path)
                 }
                 _ => step.op.signature.control == Control::Leaf,

@@ -298,18 +298,16 @@ fn without_previous(release: &LockedRelease) -> Box<LockedRelease> {
     Box::new(LockedRelease { previous: None, ..release.clone() })
 }
 
-/// Replaces a reference in a text, unless the word continues after it.
+/// Replaces a reference in a text, unless it is part of a longer word.
 fn renamed(text: &str, old: &str, new: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(old) {
         let behind = &rest[at + old.len()..];
-        let ends = behind
-            .chars()
-            .next()
-            .is_none_or(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '/' | '@')));
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         out += &rest[..at];
-        out += if ends { new } else { old };
+        let longer = out.ends_with(is_part) || behind.starts_with(|c| is_part(c) || matches!(c, '+' | '/' | '@'));
+        out += if longer { old } else { new };
         rest = behind;
     }
     out + rest

@@ -150,14 +150,14 @@ impl Process {
         Ok(exit_of(self.child.wait().await?))
     }
 
-    /// What it printed since the last call.
+    /// Returns what it has printed since the last call, or the last MiB of it.
     fn said(&mut self) -> String {
         use std::os::unix::fs::FileExt;
         const MOST: u64 = 1 << 20;
         let length = self.log.metadata().map_or(0, |log| log.len().saturating_sub(self.read));
         let mut bytes = vec![0; length.min(MOST) as usize];
-        let read = self.log.read_exact_at(&mut bytes, self.read);
         self.read += length;
+        let read = self.log.read_exact_at(&mut bytes, self.read - bytes.len() as u64);
         read.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&bytes).into_owned())
     }
 
