@@ -127,7 +127,7 @@ fn a_correct_server_keeps_all_of_them() {
     assert_eq!(ran.out.matches("ok   E").count(), 41, "{}", ran.out);
     tried(&world, &[], "one-page").expect(
         0,
-        &["-    E10  a cursor is stable: used again, it gives the same page (not tried: there is one page)"],
+        &["-    E10  a cursor is stable: using it again returns the same page (not tried: there is only one page)"],
     );
     tried(&world, &[], "one-era").expect(0, &["-    E41 ", "with a handshake only"]);
     tried(&world, &[], "no-evals").expect(2, &["the server `fixture` ships no evals"]);

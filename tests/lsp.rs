@@ -587,7 +587,7 @@ fn what_is_shown_beside_the_text() {
     let token = editor.at("textDocument/hover", path, &task, "NOTES: \"{env.API")["contents"]["value"].to_string();
     assert!(token.contains("`***`") && !token.contains("hunter2"), "{token}");
     let step = editor.at("textDocument/hover", path, &task, "    - notes.notes_de")["contents"]["value"].to_string();
-    assert!(step.contains("the tool `notes_delete`") && step.contains("Time limit: 1m where it sets none"), "{step}");
+    assert!(step.contains("the tool `notes_delete`") && step.contains("Time limit: 1m (default)"), "{step}");
     // Hints are limited to the requested range.
     let hints = editor.ask("textDocument/inlayHint", json!({ "textDocument": { "uri": uri }, "range": whole }));
     let labels: Vec<&str> = hints.as_array().unwrap().iter().map(|hint| hint["label"].as_str().unwrap()).collect();
