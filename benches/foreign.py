@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Fills a folder with files of other programs: what `gevals check` must pass over, and how fast it does.
+"""Fills a directory with files of other programs, to measure how fast `gevals check` skips them.
 
     foreign.py FOLDER [FILES]
 
-The kinds are those of tests/fixtures/foreign.md; one task stands among them. Each file has another number in its name and text.
+The kinds of files are those in tests/fixtures/foreign.md; one file is a task. Each file has a different number in its name and text.
 """
 import re
 import sys
@@ -18,7 +18,7 @@ def main() -> None:
     kinds = re.findall(r"^```(?:yaml|json) (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     for number in range(files):
         path, text = kinds[number % len(kinds)]
-        # Hidden folders are not searched.
+        # Hidden directories are not searched.
         path = path.replace("N", f"n{number}").lstrip(".")
         place = folder / f"part-{number % 40}" / path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes suites for measuring: deterministic, valid, and shaped like those that people publish.
+"""Generates inputs for benchmarks: deterministic, valid, and similar to published suites.
 
     generate.py suite DIR [FILES]       one eval and FILES (326) task files of about 1.2 KB, half of them with scripts
-    generate.py real DIR [COPIES]       COPIES (3) of the projects in tests/ledger, an eval each, and evals whose globs overlap with theirs
+    generate.py real DIR [COPIES]       COPIES (3) of the projects in tests/ledger, one eval each, and evals with overlapping globs
     generate.py findings DIR [COUNT]    tasks with COUNT (1000) findings
-    generate.py results FILE [TASKS [RUNS]]   a results file of TASKS (1000) tasks, RUNS (5) runs each: of seven runs one fails
-    generate.py workflows DIR BYTES     GitHub workflows of as many bytes, for linters that read nothing else
+    generate.py results FILE [TASKS [RUNS]]   a results file of TASKS (1000) tasks, RUNS (5) runs each: one of seven runs fails
+    generate.py workflows DIR BYTES     GitHub workflows with BYTES bytes, for linters that read nothing else
 """
 import json
 import os
@@ -185,7 +185,7 @@ config:
 
 
 def real(root: Path, copies: int) -> None:
-    """Many evals with scripts beside their tasks, of which no two are alike; wide globs; folders that are links."""
+    """Writes many evals with scripts beside their tasks, all different, with wide globs and symlinked directories."""
     pages = sorted((Path(__file__).parent.parent / "tests" / "ledger").glob("*.md"))
     for copy in range(copies):
         for page in pages:
@@ -217,7 +217,7 @@ def workflows(root: Path, size: int) -> None:
 
 
 def result(task: int, run: int, runs: int) -> dict:
-    """One run as gevals writes it: eight calls, an agent that tells of them, a check that may fail."""
+    """Returns one run as gevals writes it: eight calls, the agent's output about them, and a check that may fail."""
     good = (task * runs + run) % 7 != 0
     began = 1764000000 + task
 

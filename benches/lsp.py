@@ -1,8 +1,8 @@
-"""How long an editor waits for findings: a suite is opened, and a task of it is typed into.
+"""Measures how long an editor waits for findings after it opens a suite, and while a task is edited.
 
 usage: GEVALS=target/release/gevals python3 benches/lsp.py SUITE [CHANGES]
 
-Prints the first answer, and p50, p95 and p99 of the times from a change to the findings of the changed text.
+Prints the time to the first findings, and p50, p95 and p99 of the times from a change to the findings of the changed text.
 """
 
 import json

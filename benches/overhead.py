@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run costs beyond the processes it starts: 50 tasks of three trivial script steps, and 50 checks of one call."""
+"""Measures the overhead of a run beyond the processes it starts: 50 tasks of three trivial script steps, and 50 checks of one call."""
 
 import json, os, statistics, subprocess, sys, tempfile, time
 
@@ -18,7 +18,7 @@ def an_eval(folder, tasks, body):
         write(f"{folder}/tasks/{i:02}.yaml", f"kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t{i}}}\nspec:\n  prompt: Do it.\n{body}")
 
 def timed(command, folder):
-    """Wall time, peak memory in MB, what was printed."""
+    """Returns the wall time in seconds, the peak memory in MB, and the standard output."""
     started = time.perf_counter()
     with open(f"{folder}/out", "w+") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.DEVNULL)
@@ -37,7 +37,7 @@ def timed(command, folder):
         return wall, peak / 1024, out.read()
 
 def closing(printed):
-    """From the end of the last task to the end of the run."""
+    """Returns the seconds from the end of the last task to the end of the run."""
     events = [json.loads(line) for line in printed.splitlines()]
     at = lambda event: float(event["at"][17:-1]) + 60 * int(event["at"][14:16])
     last = [at(e) for e in events if e["event"]["type"] == "taskFinished"][-1]
@@ -48,7 +48,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         steps = "  setup: [{script: {inline: 'true'}}]\n  verify: [{script: {inline: 'test -d .'}}]\n  cleanup: [{script: {inline: 'true'}}]\n"
         an_eval(f"{folder}/a", 50, steps)
-        # The same processes: the server, and a shell a step that reads its script from standard input.
+        # The same processes: the server, and one shell per step, which reads its script from standard input.
         loop = f"{GEVALS} demo-server --dir notes < /dev/null > /dev/null; for i in $(seq 50); do echo true | /bin/sh; echo 'test -d .' | /bin/sh; echo true | /bin/sh; done"
         runs, bare, peaks, ends = [], [], [], []
         for _ in range(ROUNDS):

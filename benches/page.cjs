@@ -1,6 +1,6 @@
-// How long a page of results takes to open in a browser, and to answer.
+// Measures how long a results page takes to open in a browser, and to respond.
 //
-//   NODE_PATH=NODE_MODULES node benches/page.cjs PAGE [TIMES]     where puppeteer is in NODE_MODULES, and chromium on the PATH or in PUPPETEER_EXECUTABLE_PATH
+//   NODE_PATH=NODE_MODULES node benches/page.cjs PAGE [TIMES]     puppeteer must be in NODE_MODULES, and chromium at /usr/bin/chromium or PUPPETEER_EXECUTABLE_PATH
 'use strict';
 const puppeteer = require('puppeteer');
 const path = require('node:path');

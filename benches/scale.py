@@ -1,11 +1,11 @@
-"""A model of units over an engine: 100,000 units on 200 workers, and what gives way first.
+"""Simulates units on an engine: 100,000 units on 200 workers, and what the bottleneck is.
 
     python3 benches/scale.py                                        the tables of docs/scale.md
     python3 benches/scale.py one --units 1000 --workers 4 --seconds 0.3 [--name VALUE]...      one case
 
-Nothing is run. Batches, units, the server, the workflow and the client are simulated one event after another, as src/engine/workflow.rs decides
-them; the same flags give the same figures. What it costs to do something is given by flags; the defaults were measured by `temporal.py parts`
-(benches/README.md says when and where). Times are in seconds.
+Nothing is run. Batches, units, the server, the workflow and the client are simulated event by event, with the decisions of
+src/engine/workflow.rs; the same flags give the same figures. The cost of each operation is a flag; the defaults were measured by
+`temporal.py parts` (see benches/README.md for when and where). Times are in seconds.
 """
 import argparse
 import heapq
@@ -13,7 +13,7 @@ import math
 import random
 
 FLAGS = {
-    # What is run, and where.
+    # The workload and the machines.
     "units": (100_000, "how many units"),
     "workers": (200, "how many workers"),
     "places": (1, "units at a time in a worker (`gevals worker -p`)"),
@@ -24,7 +24,7 @@ FLAGS = {
     "rate": (0.0, "`--rate`, a minute; 0: none"),
     "cleanups": (1, "cleanups of a unit: each is two heartbeats"),
     "seed": (1, "of chance"),
-    # What it costs.
+    # Costs.
     "start": (0.12, "from a batch in a worker's hand to its first unit, and from the last one's end to the hand-in"),
     "unit": (0.004, "what a unit of a batch takes beyond its own time"),
     "compute": (0.0, "processor time of a worker's machine for a batch; matters with `cores`"),
@@ -69,7 +69,7 @@ def simulate(given):
         heapq.heappush(heap, (time, order, what, data))
 
     def call(time, cost):
-        """The server does one thing after another."""
+        """Returns when a call to the server returns. The server handles one at a time."""
         nonlocal server
         server = max(server, time) + cost / p.servers
         busy["server"] += cost / p.servers
@@ -90,7 +90,7 @@ def simulate(given):
         return max(1, min(math.ceil(p.batch / mean), max(left // lanes, math.ceil(p.batch / 2 / mean))))
 
     def next_batch(time):
-        """A lane asks for units."""
+        """Gives units to a lane that is ready for its next batch."""
         nonlocal free_units, events_now, bytes_now, batches, out, workflow, bucket
         if events_now >= p.most_events or bytes_now + (out + 1) * largest > p.most_bytes:
             parked.append(time)
@@ -124,7 +124,7 @@ def simulate(given):
             now = (compute(now, p.unit) if cores else now + p.unit) + took[unit]
             done += 1
             cleaned += p.cleanups
-        # What is pending is told before it is done; that waits for the server.
+        # Pending cleanups are reported to the server before anything is changed, and the unit waits for its answer.
         told = server_wait(begun, 2 * cleaned)
         end = max(now + told, begun)
         busy["places"] += end - time
@@ -177,7 +177,7 @@ def simulate(given):
             end = time
             next_batch(time)
             if parked and not out and heap_is_idle(heap):
-                # All that was under way has ended: the next workflow begins.
+                # All batches in progress have ended: the next workflow begins.
                 drained += time - parked[0]
                 workflows += 1
                 events_now = bytes_now = 0

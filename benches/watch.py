@@ -1,9 +1,9 @@
-"""How long `gevals check --watch` takes from a save to the finding, and what `check --affected` costs beside a check of everything, and
-each of them where nothing has changed since the same was checked, and where one task was edited since everything was.
+"""Measures how long `gevals check --watch` takes from a save to the finding, and compares `check --affected` with a check of everything:
+each without a cache, again without changes since the same check, and after an edit of one task since everything was checked.
 
 usage: GEVALS=target/release/gevals python3 benches/watch.py SUITE [SAVES]
 
-Prints wall-clock and processor times, and p50 and the longest of the times from a save to the last line about it.
+Prints wall-clock and processor times, and the median and maximum of the times from a save to the last line about it.
 """
 
 import os
@@ -17,7 +17,7 @@ import time
 
 
 def once(what, args, root, edited=None):
-    """The best of five runs, each after an edit of a file."""
+    """Prints the best of five runs, each after an edit of a file if one is given."""
     times = []
     for _ in range(5):
         if edited:

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_find_the_same() {
+    fn both_engines_find_the_same_matches() {
         let texts = ["", "aé", "éaab  b=é1 \n", "a=1, bé='x y'; \"q\" aa", "é", "\n\n"];
         let patterns = [r"a*", r"(\w+)=(?<value>\d|'[^']*')?", r"(?m)^\s*$", r"(?i)\bA+\b", r"[^a]", r"(?:)|é"];
         for pattern in patterns {

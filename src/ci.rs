@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_line_is_a_command() {
+    fn lines_are_never_commands_of_a_runner() {
         for (text, shown) in [
             ("::error::x\n", ": :error::x\n"),
             (" \t::add-mask::a\nb\r::debug::c", " \t: :add-mask::a\nb\r: :debug::c"),
@@ -133,7 +133,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_harmless_stays_so(text in "[:#\\[\\] a\\r\\n{}\"\u{200b}\u{feff}]{0,24}") {
+        fn neutralized_text_is_stable_and_has_no_commands(text in "[:#\\[\\] a\\r\\n{}\"\u{200b}\u{feff}]{0,24}") {
             let once = harmless(&text).into_owned();
             proptest::prop_assert!(marks(&once).next().is_none(), "{once:?}");
             proptest::prop_assert_eq!(harmless(&once), once.as_str());

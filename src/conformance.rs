@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_to_fail_must_fail() {
+    fn expected_failures_must_fail() {
         let no = || Kept::No("x".to_owned());
         let expects = |text: &str, strict| Judgement::read(text, &RULES, strict).unwrap();
         let met = |kept: [Kept; 3], text: &str, strict| expects(text, strict).is_met(&tried(kept));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_written_for_people_programs_and_ci() {
+    fn results_are_written_as_text_json_and_junit() {
         let results = tried([Kept::No("it\u{1b} said <no>".to_owned()), Kept::No("rude".to_owned()), Kept::Yes]);
         let judgement = Judgement::read("A3", &RULES, false).unwrap();
         let said = write("text", "x", &results, &judgement);

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_within_parameters_count_and_so_do_their_values() {
+    fn nested_parameters_and_their_values_are_counted() {
         let schema = json!({"type": "object", "properties": {
             "filter": {"type": "object", "properties": {"state": {"enum": ["open", "closed"]}, "tag": {"type": "string"}}},
             "rules": {"type": "array", "items": {"type": "object", "properties": {"hard": {"type": "boolean"}}}},
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_a_tool_is_none_of_the_protocol() {
+    fn tool_errors_are_distinguished_from_protocol_errors() {
         let mut tool = ToolCoverage::default();
         tool.fail(false, false);
         assert!(!tool.fails);

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slug_is_fit_for_names_and_tells_evals_apart() {
+    fn a_slug_is_a_valid_name_and_unique_per_eval() {
         assert_eq!(slug("shop"), "shop");
         let names = [
             "A b",

@@ -411,7 +411,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn packs_round_trip() {
         let files = files();
         let manifest = manifest(&files);
         let bytes = write(&manifest, &files).unwrap();
@@ -424,7 +424,7 @@ pub mod tests {
 
     /// Every flipped byte and every truncation is detected, or has no effect.
     #[test]
-    fn damage_is_noticed() {
+    fn damage_is_detected() {
         let files = files();
         let bytes = write(&manifest(&files), &files).unwrap();
         let whole = read(&bytes).unwrap();
@@ -437,7 +437,7 @@ pub mod tests {
     }
 
     #[test]
-    fn hostile_archives_are_refused() {
+    fn hostile_archives_are_rejected() {
         use tar::EntryType::{Block, Directory, Link, Regular, Symlink};
         let files: Contents = [("eval.yaml".to_owned(), (b"kind: Eval\n".to_vec(), false))].into();
         let own = manifest(&files);
@@ -482,7 +482,7 @@ pub mod tests {
 
     /// A gigabyte of zeros compresses to a few kilobytes.
     #[test]
-    fn a_bomb_is_refused_before_it_is_unpacked() {
+    fn a_decompression_bomb_is_rejected_before_it_is_unpacked() {
         let files: Contents = [("eval.yaml".to_owned(), (b"kind: Eval\n".to_vec(), false))].into();
         let mut own = manifest(&files);
         own.files.insert("bomb".to_owned(), PackedFile { sha256: String::new(), executable: false });

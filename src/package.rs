@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_read() {
+    fn references_are_parsed() {
         let release = |owner: &str, repo: &str, version: &str| {
             Ok(Package::Release { owner: owner.to_owned(), repo: repo.to_owned(), version: version.to_owned() })
         };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bundled_manifest_says_what_steps_may_do() {
+    fn the_bundled_manifest_declares_the_effects_of_steps() {
         let kubernetes = bundled("builtin:kubernetes", Substitute::Never).unwrap();
         assert_eq!(kubernetes.operations.len(), kubernetes::operation::OPERATIONS.len());
         let (apply, condition) = (&kubernetes.operations["apply"], &kubernetes.operations["condition"]);

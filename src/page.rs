@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_data_and_no_title_leaves_its_place() {
+    fn data_and_title_cannot_escape_their_elements() {
         let page = Page { title: "</title><script>alert(1)</script>", style: "", body: "", script: "1" };
         let text = page.text(0, |out| data(out, "d", r#"{"a":"</script><script>alert(2)</script>&"}"#));
         assert_eq!(text.matches("<script").count(), 2, "{text}");

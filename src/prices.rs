@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tokens_cost() {
+    fn the_cost_of_tokens_is_computed() {
         let prices =
             read("models: {gpt-4o: {input: 2.5, output: 10, cachedInput: 1.25}, free: {input: 0, output: 0}}").unwrap();
         let price = prices.of(["openai:gpt-4o"]).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_price_files_are_reported() {
         for (text, said) in [
             ("", "a file of prices must be a mapping"),
             ("models: 5", "`models` must be a mapping"),

@@ -870,7 +870,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_read_and_others_are_refused() {
+    fn both_forms_are_read_and_others_are_rejected() {
         let one = r#"{"taskName": "a", "taskPassed": true, "allAssertionsPassed": true}"#;
         for text in [format!("[{one}]"), format!(" \n[{one}]\n"), format!(r#"{{"results": [{one}]}}"#)] {
             let file = read(&text).unwrap();
@@ -901,7 +901,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_of_another_type_is_no_fault() {
+    fn missing_and_mistyped_fields_are_not_errors() {
         let file = read(
             r#"[{"taskName": "a", "taskPassed": "yes", "assertionResults": {"x": 5, "y": {}}, "tokenEstimate": [1]}]"#,
         )
@@ -918,7 +918,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_result_did_not_pass_is_what_it_says_first() {
+    fn the_first_reported_reason_of_a_failure_is_used() {
         let cases = [
             (r#""taskPassed": true, "allAssertionsPassed": true"#, ""),
             (r#""taskPassed": false, "taskError": "boom\nmore""#, "boom"),
@@ -943,7 +943,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_result_says_is_read_as_it_says_it() {
+    fn fields_of_a_result_are_read() {
         let result =
             one(r#"{"taskName": "t", "difficulty": "easy", "durationSeconds": 2.5, "taskJudgeReason": "it is right"}"#);
         assert_eq!(
@@ -959,7 +959,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_pass_is_the_innermost_and_the_last_attempt() {
+    fn the_innermost_failed_step_and_its_last_attempt_are_found() {
         let step = |id: &str, outcome: &str, inner: &str| {
             format!(
                 r#"{{"id": "{id}", "success": {}, "message": "m {id}", "report": {{"outcome": "{outcome}"}}, "steps": [{inner}]}}"#,
@@ -985,7 +985,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_makes_the_whole_sum_a_guess() {
+    fn a_sum_with_an_estimate_is_an_estimate() {
         let tokens = |guessed| Tokens { estimated: Some(1), guessed, judge_guessed: guessed, ..Tokens::default() };
         for (one, other) in [(true, false), (false, true), (false, false)] {
             let mut sum = tokens(one);
@@ -995,7 +995,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_replaced_and_lines_stay() {
+    fn terminal_control_characters_are_replaced_and_line_breaks_kept() {
         assert_eq!(harmless("a\tb\nc\u{1b}[2J\r\u{9b}"), "a\tb\nc\u{fffd}[2J\u{fffd}\u{fffd}");
     }
 
@@ -1069,7 +1069,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_read_breaks_what_shows_it(mut results in prop::collection::vec(json(), 0..4), summary in json()) {
+        fn any_readable_results_can_be_shown(mut results in prop::collection::vec(json(), 0..4), summary in json()) {
             for (i, result) in results.iter_mut().enumerate() {
                 if let Value::Object(map) = result {
                     map.insert("taskName".to_owned(), Value::from(format!("t{}", i % 2)));
@@ -1099,7 +1099,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_flaky_is_shown_to_be() {
+    fn tasks_are_flaky_only_with_evidence() {
         for (passed, failed, flaky) in [
             (0, 5, false),
             (5, 0, false),
@@ -1125,7 +1125,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_nothing_are_nothing() {
+    fn rates_without_results_are_zero() {
         let none = Statistics::of([]);
         assert!(none.task_rate() == 0.0 && none.assertion_rate() == 0.0);
     }

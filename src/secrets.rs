@@ -520,7 +520,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_that_is_broken_into_lines_is_masked_wherever_it_starts() {
+    fn base64_with_line_breaks_is_masked_at_any_offset() {
         let secret = "correct-horse-battery-staple-0123456789";
         let secrets = Secrets::new([secret.to_owned()]);
         for (width, before) in [64, 76].into_iter().flat_map(|width| (0..120).map(move |before| (width, before))) {
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_telling_names_are_veiled_and_others_are_not() {
+    fn only_values_of_secret_names_are_masked() {
         for (line, shown) in [
             ("headers: {Authorization: Bearer 8f14e45fceea167a}", "headers: {Authorization: Bearer ****************}"),
             (r#"  "GITHUB_TOKEN": "ghp_abcdéf12","#, r#"  "GITHUB_TOKEN": "*************","#),
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_known_by_their_format() {
+    fn tokens_are_recognized_by_their_format() {
         for text in [
             "a ghp_0123456789abcdef0123456789abcdef0123 b",
             "AKIA2E0A8F3B244C9986",
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_secrets_leave_no_rest() {
+    fn overlapping_secrets_are_masked_completely() {
         let secrets = Secrets::new(["abcdef-ghijkl", "ghijkl-mnopqr"]);
         assert_eq!(secrets.mask("<abcdef-ghijkl-mnopqr>"), "<***>");
         assert_eq!(Secrets::new(["xyxyxy"]).mask("xyxyxyxy"), "***");

@@ -327,7 +327,7 @@ mod tests {
 
     /// SciPy 1.17.1, `binomtest(passed, runs).proportion_ci(confidence, method='wilson')`.
     #[test]
-    fn intervals_are_those_of_scipy() {
+    fn intervals_equal_those_of_scipy() {
         for (passed, runs, confidence, low, high) in [
             (1, 1, 0.95, 0.20654931437723745, 1.0),
             (0, 1, 0.95, 0.0, 0.7934506856227626),
@@ -348,7 +348,7 @@ mod tests {
 
     /// SciPy 1.17.1, `binomtest(min(b, c), b + c, 0.5).pvalue`.
     #[test]
-    fn pairs_are_tested_as_scipy_does() {
+    fn tests_of_pairs_equal_those_of_scipy() {
         for (one, other, p) in [
             (0, 0, 1.0),
             (1, 0, 1.0),
@@ -369,7 +369,7 @@ mod tests {
 
     /// SciPy 1.17.1, `fisher_exact([[a, n - a], [b, m - b]]).pvalue`.
     #[test]
-    fn rates_are_tested_as_scipy_does() {
+    fn tests_of_rates_equal_those_of_scipy() {
         for (a, n, b, m, p) in [
             (20, 20, 19, 20, 1.0),
             (20, 20, 9, 20, 0.00014530659691950015),
@@ -390,7 +390,7 @@ mod tests {
 
     /// By definition, without a search: the sum of all tables that are not more likely.
     #[test]
-    fn every_small_table_ends_and_is_the_sum_of_what_is_no_likelier() {
+    fn p_values_of_small_tables_match_the_definition() {
         let choose = |n: u32, k: u32| (0..k).map(|i| f64::from(n - i) / f64::from(i + 1)).product::<f64>();
         for (n, m) in [(1, 1), (1, 7), (5, 5), (4, 9), (20, 3)] {
             for (a, b) in (0..=n).flat_map(|a| (0..=m).map(move |b| (a, b))) {
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_tasks_those_that_can_show_nothing_take_nothing_away() {
+    fn tasks_without_evidence_do_not_weaken_the_test() {
         let steady = counts(5, 5, 5, 5);
         let worse = counts(5, 5, 0, 5);
         let mut all = vec![steady; 50];
@@ -427,7 +427,7 @@ mod tests {
 
     /// Python: `math.comb(c, k) / math.comb(n, k)`.
     #[test]
-    fn chances_of_several_runs_are_without_bias() {
+    fn estimates_for_several_runs_are_unbiased() {
         for (n, c, k, at, hat) in [
             (5, 3, 1, 0.6, 0.6),
             (5, 3, 2, 0.9, 0.3),
@@ -445,7 +445,7 @@ mod tests {
     /// SciPy 1.17.1: the fewest `c` with `binom.sf(c - 1, n, rate) <= 1 - confidence`, and the fewest `n` with that
     /// power.
     #[test]
-    fn gates_need_what_scipy_says() {
+    fn runs_and_passes_of_gates_equal_those_of_scipy() {
         let rate = |text: &str| text.parse::<Rate>().unwrap();
         for (gate, runs, passes) in [
             ("0.9@95%", 28, None),
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_is_looked_at_often_keeps_its_error() {
+    fn repeated_checks_of_a_gate_keep_the_error_rate() {
         for (gate, most) in [("0.5@95%", 20), ("0.9@95%", 29), ("0.9@95%", 60), ("0.8@90%", 100), ("0.2@99%", 30)] {
             let rate: Rate = gate.parse().unwrap();
             let found = Sequential::rate(rate, most).unwrap();
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_decided_as_soon_as_it_can_be() {
+    fn a_gate_is_decided_as_early_as_possible() {
         let gate = Sequential::passes(2, 3);
         assert_eq!([(0, 0), (1, 1), (0, 1), (1, 2)].map(|(p, n)| gate.decided(p, n)), [None; 4]);
         assert_eq!([(2, 2), (2, 3), (3, 3)].map(|(p, n)| gate.decided(p, n)), [Some(true); 3]);

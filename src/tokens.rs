@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_whole() {
+    fn the_table_is_complete() {
         assert_eq!(RANKS.len(), 100_256);
         assert_eq!((RANKS[&b"!"[..]], RANKS[&b" Conveyor"[..]]), (0, 100_255));
     }
 
     /// As tiktoken counts them. 20,000 random texts were compared with another implementation.
     #[test]
-    fn texts_have_as_many_tokens_as_elsewhere() {
+    fn token_counts_equal_those_of_tiktoken() {
         for (text, tokens) in [
             ("", 0),
             ("Hello, world!", 4),

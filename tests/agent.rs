@@ -111,7 +111,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn any_template_is_read_or_refused_at_a_place(
+    fn any_template_is_parsed_or_rejected_with_a_location(
         parts in prop::collection::vec(prop::sample::select(vec![
             "{{", "}}", "{{-", "-}}", " ", ".Prompt", "$.Prompt", ".A", "if ", "else ", "end", "range ", "with ", "define ", "\"", "`",
             "'", "/*", "*/", "printf ", "slice ", "len ", "\"%q\" ", "1", "$x ", ":= ", "= ", "|", "(", ")", "é", "\n", "\\", "%!", "template ",
@@ -201,7 +201,7 @@ fn the_context_of_a_prompt() {
 }
 
 #[test]
-fn functions_of_a_prompt_see_the_prompt_and_give_data() {
+fn template_functions_receive_the_prompt_and_return_data() {
     let prompt = "a \"b\" '$HOME' `id` <é>\n\\ /prompt0/ EOT\nEOT\n";
     let quoted = "\"a \\\"b\\\" '$HOME' `id` <é>\\n\\\\ /prompt0/ EOT\\nEOT\\n\"";
     for (argument, expected) in [

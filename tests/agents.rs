@@ -101,7 +101,7 @@ fn a_model_of_each_provider_works_with_the_tools() {
 }
 
 #[test]
-fn old_names_take_openai_for_granted_and_say_so() {
+fn old_agent_names_imply_openai_with_a_notice() {
     let model = Model::new([call("notes_create", bread()), text("done")]);
     for agent in ["builtin.openai-agent", "builtin.openai-acp"] {
         let world = world(&format!("type: {agent}, model: some-model"));
@@ -201,7 +201,7 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
 }
 
 #[test]
-fn what_is_wrong_with_a_command_line_is_shown_there() {
+fn faults_in_command_line_arguments_are_shown_at_their_location() {
     let world = world("type: builtin.noop");
     let ran = world.run(&["run", "eval.yaml", "--agent", "builtin.llmagent"]);
     let ran =
@@ -274,7 +274,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
 }
 
 #[test]
-fn what_a_config_does_not_permit_is_refused_and_no_server_hears_of_it() {
+fn calls_not_permitted_by_the_config_are_rejected_and_do_not_reach_a_server() {
     let model = Model::new([
         Reply::Calls(vec![("notes_create".to_owned(), bread()), ("no_such_tool".to_owned(), Value::Null)]),
         text("done"),
@@ -288,7 +288,7 @@ fn what_a_config_does_not_permit_is_refused_and_no_server_hears_of_it() {
 }
 
 #[test]
-fn tools_of_two_servers_with_one_name_are_kept_apart() {
+fn tools_of_two_servers_with_the_same_name_are_distinguished() {
     let model = Model::new([call("other__notes_create", bread()), text("done")]);
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
     world.write(
@@ -303,7 +303,7 @@ fn tools_of_two_servers_with_one_name_are_kept_apart() {
 }
 
 #[test]
-fn an_endpoint_that_does_not_answer_well_leaves_the_task_broken_and_says_why() {
+fn endpoint_errors_break_the_task_and_are_reported() {
     let echo: &str = "{\"error\": {\"message\": \"bad key sk-this-key-is-never-printed\"}}";
     let refuse = |status, body| vec![Reply::Status(status, None, body)];
     let wait = Some(("retry-after", "0"));
@@ -330,7 +330,7 @@ fn an_endpoint_that_does_not_answer_well_leaves_the_task_broken_and_says_why() {
 }
 
 #[test]
-fn a_busy_endpoint_is_asked_again() {
+fn a_busy_endpoint_is_retried() {
     let busy = || Reply::Status(429, Some(("retry-after", "0")), "{}");
     let model = Model::new([busy(), busy(), call("notes_create", bread()), busy(), text("done")]);
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
@@ -339,7 +339,7 @@ fn a_busy_endpoint_is_asked_again() {
 }
 
 #[test]
-fn a_model_that_hangs_or_never_comes_to_an_end_is_stopped() {
+fn a_model_that_hangs_or_never_finishes_is_stopped() {
     let model = Model::new([Reply::Hang]);
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
     run(&world, "openai", &model.url, &["run", "eval.yaml", "--task-timeout", "1s"])
@@ -358,7 +358,7 @@ fn recording(world: &World) -> String {
 }
 
 #[test]
-fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
+fn a_replay_makes_the_calls_of_a_recording_and_reports_differences() {
     let calls = [bread(), bread(), json!({ "query": "rye" })];
     let [create, again, search] =
         calls.map(|args| (if args["query"].is_null() { "notes_create" } else { "notes_search" }, args));
@@ -453,7 +453,7 @@ fn moody(calls: usize) -> World {
 
 /// Tools that a server adds later are offered to the model.
 #[test]
-fn tools_that_come_while_a_model_works_are_offered_to_it() {
+fn tools_added_during_a_turn_are_offered_to_the_model() {
     let world = moody(0);
     world.write("mode", "grows");
     let eval =
@@ -482,7 +482,7 @@ fn a_server_that_refuses_to_list_its_tools_is_reported() {
 
 /// A pass means that the servers behave as before; random values are the same as in the recording.
 #[test]
-fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
+fn a_strict_replay_is_broken_by_any_difference() {
     let world = moody(1);
     world.run(&["run", "eval.yaml"]).expect(0, &[]);
     std::fs::rename(world.path(&recording(&world)), world.path("r.jsonl")).unwrap();
@@ -533,7 +533,7 @@ fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
 /// A call that a server refused must be refused with the same message in the replay; if there are many differences,
 /// twenty are listed.
 #[test]
-fn a_refusal_is_replayed_as_one_and_all_calls_are_in_the_transcript() {
+fn a_refusal_is_replayed_as_a_refusal_and_all_calls_are_in_the_transcript() {
     let world = moody(21);
     world.write("mode", "gone");
     world.run(&["run", "eval.yaml"]).expect(0, &[]);
@@ -559,7 +559,7 @@ fn a_refusal_is_replayed_as_one_and_all_calls_are_in_the_transcript() {
 }
 
 #[test]
-fn the_quickstart_replays_green() {
+fn the_replay_of_the_quickstart_passes() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     std::fs::create_dir_all(world.path("tmp")).unwrap();
@@ -685,7 +685,7 @@ fn fake_acp_agent() {
 }
 
 #[test]
-fn an_acp_agent_works_with_the_tools_it_is_permitted() {
+fn an_acp_agent_uses_permitted_tools() {
     let world = world("type: file, path: agent.yaml");
     run_acp(&world, "work", &["run", "eval.yaml", "-v"]).expect(0, &["notes_create"]);
     let result = &world.results("e")["results"][0];
@@ -713,7 +713,7 @@ fn an_acp_agent_works_with_the_tools_it_is_permitted() {
 }
 
 #[test]
-fn an_acp_agent_is_told_when_its_time_is_over() {
+fn an_acp_agent_is_cancelled_at_its_timeout() {
     let world = world("type: file, path: agent.yaml");
     acp(&world);
     let mut command = world.command(&["run", "eval.yaml", "--task-timeout", "2s"]);
@@ -763,7 +763,7 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
 }
 
 #[test]
-fn a_shell_agent_that_is_debugged_keeps_its_folder_and_gets_another_one() {
+fn a_debugged_shell_agent_keeps_its_folder_and_gets_a_debug_folder() {
     let world = world("type: file, path: agent.yaml");
     world.write(
         "agent.yaml",
@@ -784,7 +784,7 @@ fn a_shell_agent_that_is_debugged_keeps_its_folder_and_gets_another_one() {
 /// shell, from a file or from standard input receives all of it; for one that takes it as an argument, the message
 /// explains what to use instead.
 #[test]
-fn a_prompt_and_an_answer_of_any_size_arrive() {
+fn prompts_and_answers_of_any_size_are_transferred() {
     let prompt = |times: usize| format!("{}'\"$`\\ the end\n", "Look at each note. ".repeat(times));
     let world = World::new(&[("prompt.txt", &prompt(10_000))]);
     let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: {file: prompt.txt}\n  verify:\n    - command: {run: cmp said prompt.txt}\n";
@@ -821,7 +821,7 @@ fn a_prompt_and_an_answer_of_any_size_arrive() {
 
 /// If nothing could run, nothing is judged, and what was set up is cleaned up.
 #[test]
-fn an_agent_that_cannot_be_started_leaves_nothing_to_judge() {
+fn nothing_is_judged_if_the_agent_cannot_be_started() {
     const TASK: &str = "\
 kind: Task
 apiVersion: mcp-eval/v1
@@ -910,7 +910,7 @@ echo '{"type":"result","subtype":"success","is_error":ERROR,"result":"done","usa
 "#;
 
 #[test]
-fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
+fn claude_code_is_run_by_its_adapter_or_its_command_line() {
     let world = world("type: builtin.claude-code, model: \"anthropic:claude-test\"");
     let eval = world.read("eval.yaml").replace(
         "  mcpConfigFile: mcp.yaml\n",
@@ -951,7 +951,7 @@ fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
 }
 
 #[test]
-fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
+fn several_agents_and_models_run_sequentially_with_separate_results() {
     let model = Model::new([call("notes_create", bread()), text("done"), text("I cannot.")]);
     let world = world("type: builtin.llm-agent, model: \"openai:any\"");
     world.write("other.yaml", "kind: Agent\nmetadata: {name: other}\nbuiltin: {type: llm-agent, model: openai:x}\n");
@@ -984,7 +984,7 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
 }
 
 #[test]
-fn what_an_agent_says_when_it_cannot_be_started_is_masked() {
+fn output_of_an_agent_that_cannot_be_started_is_masked() {
     let world = world("type: file, path: agent.yaml");
     let line = ": {{ .McpServerFileArgs }} {{ .Prompt }}; echo \"no login with $OPENAI_API_KEY\"; exit 127";
     world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  argTemplateMcpServer: '{{{{ .File }}}}'\n  runPrompt: '{line}'\n"));
@@ -1033,7 +1033,7 @@ async fn fake_raw_client() {
 
 /// An agent is responsible for its calls: the task never passes with a call that cannot be read, and is not repeated.
 #[test]
-fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
+fn an_unreadable_call_fails_the_task_without_a_retry() {
     let exe = std::env::current_exe().unwrap();
     let args = ["run", "eval.yaml", "--retry-broken", "2", "-v"];
     for (params, says) in [
@@ -1075,7 +1075,7 @@ fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
 
 /// If a part of the usage is estimated, the sum counts as estimated; a call of a tool that does not exist is recorded.
 #[test]
-fn what_a_model_leaves_out_is_estimated_and_what_it_makes_up_is_recorded() {
+fn missing_usage_is_estimated_and_calls_of_unknown_tools_are_recorded() {
     const SILENT: &str =
         r#"{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"done"}}]}"#;
     let model = Model::new([call("no_such_tool", serde_json::json!({})), Reply::Raw("application/json", SILENT)]);
@@ -1090,7 +1090,7 @@ fn what_a_model_leaves_out_is_estimated_and_what_it_makes_up_is_recorded() {
 /// A shell also exits with this status if only the last program of the line is missing: an agent that made calls did
 /// start.
 #[test]
-fn an_agent_that_made_calls_was_started_whatever_its_last_program_is() {
+fn an_agent_that_made_calls_counts_as_started_whatever_its_exit_status() {
     let world = world("type: file, path: agent.yaml");
     let exe = std::env::current_exe().unwrap();
     let client = format!("FAKE_URL={{{{ .McpServerFileArgs }}}} {} fake_mcp_client --exact --ignored", exe.display());
@@ -1108,7 +1108,7 @@ fn an_agent_that_made_calls_was_started_whatever_its_last_program_is() {
 
 /// The user chooses the temporary directory, and the message names it.
 #[test]
-fn a_temporary_folder_whose_name_cannot_stand_in_a_command_line_is_named() {
+fn a_temporary_folder_with_an_unusable_name_is_reported() {
     let world = moody(0);
     world.write(
         "eval.yaml",
@@ -1124,7 +1124,7 @@ fn a_temporary_folder_whose_name_cannot_stand_in_a_command_line_is_named() {
 }
 
 #[test]
-fn a_replay_of_a_run_that_was_made_again_makes_its_last_calls_alone() {
+fn a_replay_of_a_retried_run_makes_only_the_calls_of_the_last_attempt() {
     let denied = Reply::Status(400, None, "{\"error\": {\"message\": \"no\"}}");
     let model = Model::new([call("notes_list", json!({})), denied, call("notes_create", bread()), text("done")]);
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
@@ -1139,7 +1139,7 @@ fn a_replay_of_a_run_that_was_made_again_makes_its_last_calls_alone() {
 
 /// Two judges at once: what the agent left is frozen until both have answered.
 #[test]
-fn what_an_agent_left_stands_still_until_the_last_judge_has_answered() {
+fn processes_left_by_an_agent_are_frozen_until_all_judges_have_answered() {
     let world = World::new(&[
         (
             "eval.yaml",

@@ -118,7 +118,7 @@ fn mutant(text: &str, random: &mut fastrand::Rng) -> String {
 
 /// `bash -n` and `dash -n` are the reference. Nothing that a shell accepts is refused.
 #[test]
-fn scripts_are_refused_that_a_shell_refuses() {
+fn only_scripts_that_a_shell_rejects_are_rejected() {
     let mut all = Vec::new();
     for dir in ["tests", "examples", "lints"] {
         texts(Path::new(dir), &mut all);
@@ -172,7 +172,7 @@ fn scripts_are_refused_that_a_shell_refuses() {
 
 /// Most scripts are read without the parser, with the same result.
 #[test]
-fn scripts_are_read_as_the_parser_reads_them() {
+fn the_fast_reader_agrees_with_the_parser() {
     let mut all = Vec::new();
     for dir in ["tests/convert", "tests/scenarios", "tests/flow", "tests/suite", "tests/fixtures", "examples", "lints"]
     {
@@ -202,7 +202,7 @@ fn a_dash_before_a_here_document_is_a_word() {
 }
 
 #[test]
-fn a_script_ends_with_the_statuses_it_can_end_with() {
+fn the_possible_exit_statuses_of_a_script_are_determined() {
     let cases = [
         ("echo a", "success"),
         ("x", "either"),
@@ -283,7 +283,7 @@ fn findings(phase: &str, script: &str) -> Vec<String> {
 
 /// Idioms of public suites that work as intended.
 #[test]
-fn sane_scripts_have_no_findings() {
+fn correct_scripts_have_no_findings() {
     let verify = [
         "kubectl get pod web",
         "set -euo pipefail\nkubectl get pod web\necho ok\n",
@@ -333,7 +333,7 @@ fn sane_scripts_have_no_findings() {
 }
 
 #[test]
-fn faulty_scripts_have_their_finding() {
+fn faulty_scripts_have_a_finding() {
     let cases = [
         ("verify", "grep -q ok /tmp/out\necho checked\n", "last-command-decides"),
         ("verify", "kubectl get pod a | grep -q Running\nkubectl get pod b\n", "last-command-decides"),
@@ -379,7 +379,7 @@ proptest! {
 }
 
 #[test]
-fn deep_nesting_is_no_danger() {
+fn deep_nesting_does_not_overflow_the_stack() {
     for text in
         ["(".repeat(20_000), "a && ".repeat(20_000), "$(".repeat(20_000), "! ".repeat(20_000), "if ".repeat(20_000)]
     {

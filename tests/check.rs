@@ -67,7 +67,7 @@ fn spoil(world: &World) {
 
 /// An eval with a task that cannot be read does not run.
 #[test]
-fn what_an_eval_cannot_read_is_checked_with_it() {
+fn tasks_that_an_eval_cannot_read_are_checked_with_it() {
     let world = suite();
     let by_label = "    - {glob: tasks/*/task.yaml, labelSelector: {team: x}}\n";
     let misspelt = task("b").replace("kind: Task", "kind: Taks");
@@ -90,7 +90,7 @@ fn what_an_eval_cannot_read_is_checked_with_it() {
 }
 
 #[test]
-fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
+fn files_that_refer_to_a_script_or_a_config_are_checked_with_it() {
     let world = suite();
     spoil(&world);
     let found = |args: &[&str]| {
@@ -142,7 +142,7 @@ fn a_script_whose_first_line_ends_in_a_carriage_return_is_an_error() {
 
 /// The fix would write the key twice.
 #[test]
-fn a_misspelt_key_beside_the_right_one_has_no_fix() {
+fn a_misspelled_key_next_to_the_correct_one_has_no_fix() {
     let world = suite();
     let both = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  prompt: Go.\n  verify:\n    - command: {run: test -d /, expect: {exitCode: 0}, exepct: {exitCode: 1}}\n";
     world.write("evals/tasks/a/task.yaml", both);
@@ -160,7 +160,7 @@ fn a_misspelt_key_beside_the_right_one_has_no_fix() {
 }
 
 #[test]
-fn what_differs_from_a_revision_is_checked() {
+fn files_that_differ_from_a_revision_are_checked() {
     let world = suite();
     let check = ["check", "--changed-since", "HEAD", "--format", "concise"];
     world.run(&check).expect(0, &["no findings in 0 files"]);
@@ -213,7 +213,7 @@ fn no_format_shows_a_secret() {
 }
 
 #[test]
-fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
+fn a_server_that_differs_from_its_lock_breaks_the_named_evals() {
     let world = suite();
     world.write(
         "evals/tasks/a/task.yaml",
@@ -273,7 +273,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
 }
 
 #[test]
-fn files_of_other_programs_are_left_alone() {
+fn files_of_other_programs_are_ignored() {
     let foreign = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/foreign");
     let world = World::new(&[(
         "t.yaml",
@@ -285,7 +285,7 @@ fn files_of_other_programs_are_left_alone() {
 
 /// A file that is found in a directory and also referred to by an eval is reported once.
 #[test]
-fn a_folder_has_each_fault_once() {
+fn each_fault_in_a_folder_is_reported_once() {
     let agent = "kind: Agent\nmetadata: {nmae: a}\ncommands:\n  runPrompt: cli {{ .Promt }}\n";
     let eval = |agent: &str| {
         format!(
@@ -319,7 +319,7 @@ fn a_folder_has_each_fault_once() {
 }
 
 #[test]
-fn the_action_annotates_counts_and_sums_up() {
+fn the_action_writes_annotations_a_count_and_a_summary() {
     let world = suite();
     spoil(&world);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/action/run.sh");
@@ -392,7 +392,7 @@ fn the_action_annotates_counts_and_sums_up() {
 }
 
 #[test]
-fn unsafe_fixes_are_applied_only_where_they_are_asked_for() {
+fn unsafe_fixes_are_applied_only_on_request() {
     let world = suite();
     let text = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  prompt: Do it with {forbidden}.\n  verify:\n    - script: {file: ./verify.sh}\n";
     world.write("evals/tasks/a/task.yaml", text);
@@ -406,7 +406,7 @@ fn unsafe_fixes_are_applied_only_where_they_are_asked_for() {
 /// The file has no `kind`; with one, its other keys would be unknown. The file is unchanged, and the user is told the
 /// reason.
 #[test]
-fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
+fn a_fix_that_causes_an_error_is_rolled_back_and_reported() {
     let world = suite();
     let text = "name: a\ntype: x\ncommands: {runPrompt: claude}\n";
     world.write("evals/other.yaml", text);
@@ -427,7 +427,7 @@ fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
 
 /// A key in the wrong case is corrected even if its value is wrong; the fault of the value is reported afterwards.
 #[test]
-fn a_key_in_another_case_is_mended_though_its_value_is_wrong() {
+fn a_key_in_the_wrong_case_is_fixed_even_if_its_value_is_wrong() {
     let world = suite();
     world.write("evals/tasks/a/task.yaml", "Kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nSpec:\n  Prompt: Go.\n  Verify:\n    command: {run: test -d /}\n");
     let ran = world.run(&["check", "evals/tasks/a/task.yaml", "--fix"]);
@@ -440,7 +440,7 @@ fn a_key_in_another_case_is_mended_though_its_value_is_wrong() {
 
 /// Names of keys in other tools.
 #[test]
-fn keys_of_other_tools_are_mended() {
+fn keys_of_other_tools_are_fixed() {
     let world = suite();
     let portable = |verify: &str| {
         format!(
@@ -556,7 +556,7 @@ fn a_message_says_what_to_write_instead() {
 }
 
 #[test]
-fn a_misspelt_kind_is_renamed() {
+fn a_misspelled_kind_is_fixed() {
     let world = suite();
     let text = task("a");
     world.write("evals/tasks/a/task.yaml", &text.replace("kind:", "kidn:"));
@@ -565,7 +565,7 @@ fn a_misspelt_kind_is_renamed() {
 }
 
 #[test]
-fn a_baseline_of_three_evals_shows_the_fourth() {
+fn a_baseline_of_three_evals_does_not_hide_findings_of_the_fourth() {
     let world = suite();
     let asking = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: q}\nspec:\n  prompt: Ask.\n  verify:\n    - llm: {contains: pods}\n    - command: {run: test -e a}\n";
     world.write("q/task.yaml", asking);
@@ -589,7 +589,7 @@ fn a_baseline_of_three_evals_shows_the_fourth() {
 }
 
 #[test]
-fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
+fn the_same_finding_in_several_evals_is_reported_once_with_all_locations() {
     let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: q}\nspec: {prompt: Ask., verify: [{command: {run: test -e a}}]}\n";
     let eval = |name: &str| {
         format!(
@@ -642,7 +642,7 @@ fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
 }
 
 #[test]
-fn what_cannot_be_written_is_reported() {
+fn write_errors_are_reported() {
     let world = suite();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut command = world.command(&["check", "evals/eval.yaml"]);
@@ -653,7 +653,7 @@ fn what_cannot_be_written_is_reported() {
 }
 
 #[test]
-fn repositories_are_full_of_files_that_are_not_ours() {
+fn foreign_files_in_a_repository_are_ignored() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/foreign.md")).unwrap();
     let kinds: Vec<(&str, String)> = page
         .split("\n```")
@@ -694,7 +694,7 @@ fn repositories_are_full_of_files_that_are_not_ours() {
 
 /// A package that is named only in the long form of an operation is locked like an imported one.
 #[test]
-fn what_the_long_form_names_is_locked() {
+fn packages_named_in_the_long_form_are_locked() {
     let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Write a.txt.\n  verify:\n    - extension: {package: ./ext, action: read, args: {name: a.txt}}\n";
     let world = World::new(&[
         (
@@ -715,7 +715,7 @@ fn what_the_long_form_names_is_locked() {
 }
 
 #[test]
-fn sarif_has_pages_fixes_and_fingerprints_that_stay() {
+fn sarif_has_help_pages_fixes_and_stable_fingerprints() {
     let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verfy: []\n";
     let world = World::new(&[("a b.yaml", task)]);
     let results = || {

@@ -58,7 +58,7 @@ fn served(mcp: &str) -> World {
 }
 
 #[test]
-fn scripts_find_the_last_lines_the_version_and_completions() {
+fn output_that_scripts_parse_is_stable() {
     let world = small("", "grep -q x WORLD/x", "");
     let ran = world.run(&["run", "eval.yaml", "--format", "classic"]).expect(1, &["0 of 1 task passed"]);
     let (_, last) = ran.out.split_once("=== Overall Statistics ===\n").unwrap();
@@ -94,7 +94,7 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
 
 /// Commands in help texts exist, and have the options shown.
 #[test]
-fn no_help_shows_an_option_that_its_command_does_not_have() {
+fn help_texts_show_only_existing_options() {
     fn wrong(command: &clap::Command, root: &clap::Command, all: &mut Vec<String>) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         // File names of packs that contain `gevals` are not commands.
@@ -183,7 +183,7 @@ const WRONG: &str =
     r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"notes_read","arguments":{"title":"None"}}}"#;
 
 #[test]
-fn a_proxy_shows_and_records_what_a_client_calls_and_the_recording_is_replayed() {
+fn a_proxy_shows_and_records_calls_and_the_recording_is_replayed() {
     let world = World::new(&[]);
     let gevals = world::gevals().into_string().unwrap();
     let server = ["--", gevals.as_str(), "demo-server", "--dir", "notes"];
@@ -269,7 +269,7 @@ fn a_proxy_bridges_processes_and_http() {
 }
 
 #[test]
-fn no_inner_command_is_offered() {
+fn internal_commands_are_not_suggested() {
     let world = World::new(&[]);
     let ran = world.run(&["prove-insid"]).expect(2, &["unrecognized subcommand 'prove-insid'"]);
     assert!(!ran.err.contains("prove-inside"), "{}", ran.err);
@@ -321,7 +321,7 @@ fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
 }
 
 #[test]
-fn an_eval_is_there_for_its_assertions_too() {
+fn a_failed_assertion_is_shown_at_its_location_in_the_eval() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     let eval = world.read("q/eval.yaml");
@@ -331,7 +331,7 @@ fn an_eval_is_there_for_its_assertions_too() {
 
 /// Unsuitable files: each one leads to an error with its location, and the exit status that shows the cause.
 #[test]
-fn bad_files_are_refused_with_their_place() {
+fn bad_files_are_rejected_with_a_location() {
     let world = World::new(&[
         ("empty.yaml", ""),
         ("folder/readme.txt", "nothing here"),
@@ -388,7 +388,7 @@ fn bad_files_are_refused_with_their_place() {
 }
 
 #[test]
-fn wrong_usage_is_said_before_anything_runs() {
+fn usage_errors_are_reported_before_anything_runs() {
     let world = small("touch WORLD/ran", OK, "");
     world.run(&["run", "eval.yaml", "--run", "("]).expect(2, &["--run"]);
     world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task name matches `^nothing$`"]);
@@ -457,7 +457,7 @@ fn read_only_results_are_replaced() {
 
 /// Servers that fail to start: nothing could run, and one explanation for all tasks is enough.
 #[test]
-fn servers_that_do_not_start_are_explained_once() {
+fn servers_that_do_not_start_are_reported_once() {
     let sh = |script: &str| format!("{{command: sh, args: [-c, \"{script}\"], enableAllTools: true}}");
     let cases = [
         (
@@ -540,7 +540,7 @@ fn signals_stop_any_phase_and_clean_up() {
 }
 
 #[test]
-fn a_signal_during_cleanup_lets_it_end() {
+fn a_signal_during_cleanup_lets_it_finish() {
     let world =
         small("", OK, "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; echo cleaned >> WORLD/log");
     let running = world.start(world.command(&["run", "eval.yaml"]));
@@ -568,7 +568,7 @@ fn a_second_signal_kills() {
 }
 
 #[test]
-fn signals_while_servers_start_leave_nothing() {
+fn signals_during_server_startup_leave_no_processes() {
     let world = served(
         "{command: sh, args: [-c, \"touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait\"], enableAllTools: true}",
     );
@@ -582,7 +582,7 @@ fn signals_while_servers_start_leave_nothing() {
 
 /// `gevals run … | head -1`.
 #[test]
-fn a_reader_that_leaves_keeps_nothing_from_running() {
+fn a_run_continues_after_the_reader_of_its_output_exits() {
     for format in ["json", "text"] {
         let world = small(
             "",
@@ -608,7 +608,7 @@ fn a_reader_that_leaves_keeps_nothing_from_running() {
 }
 
 #[test]
-fn colours_are_for_who_wants_them() {
+fn colors_are_used_only_where_wanted() {
     let world = small("", "false", "");
     let coloured = |args: &[&str], env: &[(&str, &str)]| {
         let mut command = world.command(args);
@@ -629,14 +629,14 @@ fn colours_are_for_who_wants_them() {
 
 /// The output of a step cannot control the terminal.
 #[test]
-fn output_of_steps_is_harmless() {
+fn output_of_steps_cannot_control_the_terminal() {
     let world = small("", "printf '\\033]0;title\\007\\033[2Jgone' >&2; exit 1", "");
     let ran = world.run(&["run", "eval.yaml"]).expect(1, &["gone"]);
     assert!(!ran.out.contains('\u{1b}') && !ran.out.contains('\u{7}'), "{}", ran.out);
 }
 
 #[test]
-fn events_are_lines_of_json_and_nothing_else() {
+fn events_are_printed_only_as_json_lines() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     let ran = world.run(&["run", "q", "--format", "json", "--runs", "2"]).expect(0, &[]);
@@ -672,7 +672,7 @@ fn events_are_lines_of_json_and_nothing_else() {
 
 /// A failed cleanup determines the exit status only if nothing else does.
 #[test]
-fn exit_statuses_have_their_order() {
+fn exit_statuses_have_an_order_of_precedence() {
     small("", OK, "false").run(&["run", "eval.yaml"]).expect(4, &["cleanup failed"]);
     small("", OK, "false").run(&["run", "eval.yaml", "--exit-zero"]).expect(0, &["cleanup failed"]);
     small("", "false", "false").run(&["run", "eval.yaml"]).expect(1, &["FAIL"]);
@@ -689,7 +689,7 @@ fn exit_statuses_have_their_order() {
 /// Code that traverses a script is recursive: a script with extremely deep nesting or long chains must not crash the
 /// program.
 #[test]
-fn a_script_that_is_nested_without_end_is_reported_by_check_and_convert() {
+fn an_extremely_nested_script_is_reported_by_check_and_convert() {
     let (deep, chain) = (3_000, 5_000);
     for (name, script) in [
         ("chain", vec!["true"; chain].join(" && ")),
@@ -722,7 +722,7 @@ fn a_script_that_is_nested_without_end_is_reported_by_check_and_convert() {
 
 /// 20,000 opening constructs without an end, within a CPU time that a quadratic algorithm would exceed.
 #[test]
-fn a_script_that_opens_without_end_takes_linear_time() {
+fn unclosed_constructs_in_a_script_take_linear_time() {
     let world = World::new(&[]);
     world.write(
         "t.yaml",
@@ -775,7 +775,7 @@ fn a_script_that_opens_without_end_takes_linear_time() {
 
 /// What scripted agents, steps and assertions cover of a locked server, and what they do not.
 #[test]
-fn coverage_names_what_no_task_touches() {
+fn coverage_lists_what_no_task_uses() {
     let world = World::new(&[]);
     let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart");
     let ran = world.run(&["coverage", quickstart]).expect(0, &["5 of 6 tools", "never called: notes_search"]);

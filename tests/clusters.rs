@@ -85,7 +85,7 @@ fn nothing_is_left(world: &World) {
 
 /// In sequence: a control plane needs half a gigabyte of memory.
 #[test]
-fn a_world_is_there_for_a_run_and_gone_after_it() {
+fn clusters_are_created_for_a_run_and_removed_afterwards() {
     if !plane::missing().is_empty() {
         eprintln!("NOT RUN: no Kubernetes control plane (set KUBEBUILDER_ASSETS)");
         return;
@@ -178,7 +178,7 @@ fn a_kept_world_stays_until_it_is_cleaned_up() {
 }
 
 #[test]
-fn without_its_programs_nothing_is_begun() {
+fn nothing_is_started_if_programs_are_missing() {
     let world = world("kube", &["a"], "true");
     let gevals = |args: &[&str]| {
         let mut command = world.command(args);

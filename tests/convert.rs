@@ -115,7 +115,7 @@ impl Files for Instead<'_> {
 }
 
 #[test]
-fn every_task_converts_and_gets_no_new_error() {
+fn every_task_converts_without_new_errors() {
     let suite = Suite::new();
     assert!(suite.units().len() >= 40, "{} tasks", suite.units().len());
     let mut longest = 0;
@@ -152,7 +152,7 @@ fn every_task_converts_and_gets_no_new_error() {
 }
 
 #[test]
-fn steps_on_the_way_do_not_change_the_end() {
+fn converting_through_the_steps_dialect_gives_the_same_result() {
     let suite = Suite::new();
     for unit in suite.units() {
         let direct = suite.lifted(unit);
@@ -178,7 +178,7 @@ fn steps_on_the_way_do_not_change_the_end() {
 
 /// The text that a shell runs is the author's, and nothing is ever filled into it.
 #[test]
-fn no_hole_stands_in_the_text_of_a_shell() {
+fn no_hole_is_in_the_text_of_a_shell_script() {
     let suite = Suite::new();
     let mut seen = 0;
     for unit in suite.units() {
@@ -201,7 +201,7 @@ fn no_hole_stands_in_the_text_of_a_shell() {
 
 /// Compares the statistics of the converter with an independent count that only uses the scripts and the result.
 #[test]
-fn the_books_are_right() {
+fn the_statistics_of_the_converter_are_correct() {
     let suite = Suite::new();
     let mut totals = FOLDERS.map(|_| Tally::default());
     for unit in suite.units() {
@@ -332,7 +332,7 @@ fn do_the_same(target: Target) {
 
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn mistaken_conversions_are_caught() {
+fn wrong_conversions_are_detected() {
     let suite = Suite::new();
     let (bwrap, exe) = (bwrap(), exe());
     let wanted = number("GEVALS_MUTANTS", 40);
@@ -490,7 +490,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn files_are_written_where_asked_and_nowhere_else() {
+fn files_are_written_only_to_the_requested_location() {
     let world = suite_of_two();
     let before = contents(&world.path("suite"));
     let shown = world
@@ -532,7 +532,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
 }
 
 #[test]
-fn a_new_tree_has_all_that_its_tasks_name_once() {
+fn the_output_tree_contains_each_referenced_file_once() {
     let world = suite_of_two();
     world.run(&["convert", "suite/eval.yaml", "--target", "builtin", "--out", "new", "--no-verify"]).expect(0, &[]);
     let names: Vec<_> = contents(&world.path("new"))
@@ -598,7 +598,7 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
 }
 
 #[test]
-fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
+fn what_cannot_be_lifted_is_wrapped_or_rejected_with_a_location() {
     let task = |name: &str, verify: &str| {
         format!(
             "kind: Task\nmetadata:\n  name: {name}\n  difficulty: easy\nsteps:\n  verify:\n{verify}\n  prompt:\n    inline: Go.\n"
@@ -702,7 +702,7 @@ const HOSTILE: [&str; 22] = [
 /// Verdicts, the arguments that commands receive, and files are the same for original and conversion, whatever `say`
 /// prints.
 #[test]
-fn values_travel_as_data() {
+fn values_are_passed_as_data() {
     // `GIVEN` is an environment variable that contains the value.
     const SCRIPTS: [&str; 20] = [
         "NS=\"${GIVEN:-shop}\"\n[ \"$NS\" != shop ] || exit 1\ngot --ns=\"$NS\" \"$NS\"",
@@ -793,7 +793,7 @@ fn values_travel_as_data() {
 /// Forms whose verdict a careless lift would change: original and conversion have the same verdict, whatever commands
 /// answer.
 #[test]
-fn verdicts_survive_the_lift() {
+fn lifting_preserves_verdicts() {
     // The digits of the value are the exit statuses of `a` and `b`, and the rest is their output.
     const SCRIPTS: [&str; 16] = [
         "diff <(a) <(echo x)",
@@ -880,7 +880,7 @@ fn verdicts_survive_the_lift() {
 /// An unproved conversion is not written, and the report lists what is missing.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn what_is_not_proved_is_not_written() {
+fn unproved_conversions_are_not_written() {
     bwrap();
     let task = |verify: &str| task_of("verify", verify);
     let world = World::new(&[
@@ -927,7 +927,7 @@ fn what_is_not_proved_is_not_written() {
 /// A step that could not fail is not a valid step: the statement before it stays in the script with it, and everything
 /// else is lifted.
 #[test]
-fn a_conversion_with_an_error_is_none() {
+fn a_lift_that_causes_an_error_is_not_made() {
     let text = task_of(
         "verify",
         "set -e\nkubectl get ns shop\nkubectl get pod web\nwhile read -r line; do echo \"$line\"; done < /etc/hosts",
@@ -956,7 +956,7 @@ fn a_conversion_with_an_error_is_none() {
 /// written.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn what_no_world_decides_stays_in_its_script() {
+fn checks_that_are_never_decisive_stay_in_their_script() {
     bwrap();
     let text = task_of("verify", "set -e\nkubectl get pod a\ntest -d /usr/bin");
     let world = World::new(&[("twice.yaml", &text)]);
@@ -976,7 +976,7 @@ fn what_no_world_decides_stays_in_its_script() {
 /// one of them is refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn what_is_asked_twice_is_answered_otherwise_once() {
+fn repeated_checks_are_each_decisive() {
     let open = "        expect:\n          exitCode: any\n";
     let script = "set -e\nkubectl get ns shop\nkubectl get pod a\nkubectl get ns shop";
     let step = |text: &str| format!("run: kubectl get {text}\n");
@@ -1008,7 +1008,7 @@ fn legacy_task(setup: &str, verify: &str) -> String {
 /// that must not exist.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn agents_take_away_what_was_there() {
+fn agents_in_worlds_can_remove_what_setup_created() {
     let right: [(String, &[(&str, &str)]); 3] = [
         (
             legacy_task(
@@ -1046,7 +1046,7 @@ fn agents_take_away_what_was_there() {
 /// text.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn answers_have_what_scripts_ask_of_lists() {
+fn the_proof_finds_answers_for_scripts_that_search_lists() {
     let scripts: [(&str, &[(&str, &str)]); 4] = [
         (
             "V=$(kubectl get role a -o jsonpath='{.rules[*].verbs[*]}')\nfor verb in get list create; do\n  if ! echo \"$V\" | grep -qw \"$verb\"; then exit 1; fi\ndone",
@@ -1078,7 +1078,7 @@ fn answers_have_what_scripts_ask_of_lists() {
 /// A command that reads forever ends the proof soon, and is named; statements beside it do not count as proved.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn what_never_ends_is_named_and_ends_the_proof() {
+fn a_command_that_never_ends_is_named_and_ends_the_proof() {
     let start = std::time::Instant::now();
     let proof = proof_of("set -e\nkubectl get pod web\ntail -f /opt/web/app.log | grep -m1 -q ready", &[]);
     assert!(start.elapsed().as_secs() < 100, "{:?}", start.elapsed());
@@ -1093,7 +1093,7 @@ fn what_never_ends_is_named_and_ends_the_proof() {
 /// remaining script through a file, and a conversion that passes it in a variable is refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn values_have_the_room_they_had() {
+fn large_values_reach_scripts_through_files() {
     let script = "V=$(kubectl get cm app -o jsonpath='{.data.text}')\n[ -n \"$V\" ] || exit 1\nwhile read -r line; do kubectl get pod \"${line%% *}\" || exit 1; done <<< \"$V\"";
     let by_variable = ("V_FILE: /tmp/{random.id}/v.txt", "V: \"{steps.v.outputs.stdout}\"");
     let proof = proof_of(script, &[]);
@@ -1107,7 +1107,7 @@ fn values_have_the_room_they_had() {
 /// conversion.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn programs_may_be_missing() {
+fn scripts_are_tested_with_missing_programs() {
     let script =
         "set -e\nfor tool in kubectl jq; do\n  command -v \"$tool\" >/dev/null 2>&1 || exit 2\ndone\nkubectl get pod a";
     let look = "run: command -v \"$TOOL\"";
@@ -1119,7 +1119,7 @@ fn programs_may_be_missing() {
 /// particular one is refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn a_failure_has_any_status() {
+fn a_passed_on_failure_may_have_any_status() {
     let script = "set -e\nif kubectl exec web -- curl -s --max-time 5 http://db; then exit 1; fi\n! docker exec web ls /data || exit 1";
     let (not, one) = ("exitCode:\n                  not: 0", "exitCode: 1");
     let proof = proof_of(script, &[(not, one)]);
@@ -1133,7 +1133,7 @@ fn a_failure_has_any_status() {
 /// Lines of shell, and comparisons of two values, are proved, and conversions that are nearly the same are refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn what_is_nearly_the_same_is_refuted() {
+fn conversions_that_are_almost_equivalent_are_refuted() {
     let right: &[(&str, &[(&str, &str)])] = &[
         (
             "A=$(kubectl get deploy web -o jsonpath='{.spec.replicas}')\nB=$(kubectl get pods --no-headers | wc -l)\nif [ \"$B\" -ne \"$A\" ]; then exit 1; fi",
@@ -1220,7 +1220,7 @@ fn proof_in_all(files: &[(&str, &str)], faults: &[&[(&str, &str)]]) -> prove::Ce
 /// The proof finds worlds that contain what scripts compare with, and that set the variables that may be set.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn worlds_are_found_in_which_scripts_pass() {
+fn the_proof_finds_worlds_in_which_scripts_pass() {
     let right: &[(&str, &[(&str, &str)])] = &[
         // A variable that may be overridden is overridden in some world.
         (
@@ -1258,7 +1258,7 @@ fn worlds_are_found_in_which_scripts_pass() {
 /// The proof continues with what is repeatable.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn one_odd_run_refutes_no_conversion() {
+fn a_single_unrepeatable_run_does_not_refute_a_conversion() {
     // Only in worlds that are compared. Written as patterns, because worlds are made from the words and paths of a
     // script.
     let odd = "D=$(echo /wor?d)\nif grep -qs 'hasty.[^.]false' \"$D\"/*.json && ! test -e \"$D/odd\"; then touch \"$D/odd\"; exit 1; fi";
@@ -1284,7 +1284,7 @@ fn one_odd_run_refutes_no_conversion() {
 /// question of several, a variable that must be set, and files in the usual places.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn worlds_have_what_tasks_rest_on() {
+fn worlds_contain_what_tasks_depend_on() {
     let steps = |phases: &str| {
         format!(
             "kind: Task\nmetadata: {{name: a, difficulty: easy}}\nsteps:\n  prompt: {{inline: Mend the pod.}}\n{phases}"
@@ -1319,7 +1319,7 @@ fn worlds_have_what_tasks_rest_on() {
 /// What external commands leave for later ones exists: a repository to change to, a database to query.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn what_commands_make_is_there() {
+fn results_of_external_commands_exist_in_worlds() {
     let right: [(String, &[(&str, &str)]); 2] = [
         (
             legacy_task(
@@ -1346,7 +1346,7 @@ fn what_commands_make_is_there() {
 /// fools a shell.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn agents_answer_in_worlds() {
+fn agents_answer_questions_in_worlds() {
     let task = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: a, difficulty: easy}\nspec:\n  prompt: {inline: What is the answer?}\n  verify:\n    - script:\n        env: {ANSWER: \"{agent.output}\"}\n        inline: |\n          #!/usr/bin/env bash\n          printf '%s' \"$ANSWER\" | grep -q 42\n";
     let faults = [("grep -q 42", "grep -q 43"), ("grep -q 42", "grep -qx 42"), ("grep -q 42", "grep -q ''")];
     let proof = proof_in(&[("task.yaml", task)], &faults);
@@ -1357,7 +1357,7 @@ fn agents_answer_in_worlds() {
 /// proof.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn extensions_of_an_eval_are_known_to_a_proof() {
+fn the_proof_uses_the_extensions_of_an_eval() {
     let eval = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  extensions: {theirs: {package: \"builtin:kubernetes\"}}\n  taskSets: [{path: task.yaml}]\n";
     let task = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: a, difficulty: easy}\nspec:\n  requires: [{extension: theirs, as: k}]\n  prompt: {inline: Start the pod.}\n  verify:\n    - k.wait: {resource: pod/web, condition: Ready}\n";
     let faults = [("condition: Ready", "condition: Initialized"), ("pod/web", "pod/other")];
@@ -1368,7 +1368,7 @@ fn extensions_of_an_eval_are_known_to_a_proof() {
 /// A script with a time limit is lifted like one without, and no step may take longer than the whole script was allowed
 /// to.
 #[test]
-fn what_is_lifted_keeps_to_the_limit_of_its_script() {
+fn lifted_steps_respect_the_time_limit_of_their_script() {
     let script = "set -e\nkubectl get pod a\nfor i in {1..30}; do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
     let lifted = |limit: &str| {
         let indented = script.lines().map(|line| format!("          {line}\n")).collect::<String>();
@@ -1395,7 +1395,7 @@ fn what_is_lifted_keeps_to_the_limit_of_its_script() {
 /// time than the script is detected, even after one that does not.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
-fn what_waits_otherwise_is_caught() {
+fn a_conversion_with_a_different_waiting_time_is_detected() {
     let (bwrap, exe) = (bwrap(), exe());
     let lifted = "for i in {1..30}; do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
     // It stays in its script, for seventy seconds at most.
@@ -1442,7 +1442,7 @@ fn what_waits_otherwise_is_caught() {
 }
 
 #[test]
-fn pages_say_what_scripts_become() {
+fn conversions_match_the_documented_pages() {
     let mut faults = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pages =

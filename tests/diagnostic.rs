@@ -35,7 +35,7 @@ fn underlined(output: &str) -> String {
 }
 
 #[test]
-fn a_finding_shows_its_place_its_help_and_its_fix() {
+fn a_finding_shows_its_location_help_and_fix() {
     let sources = Sources::default();
     let a = sources.add("tasks/a.yaml", "kind: Task\nname: greet\nsteps:\n  promt: hello\n");
     let b = sources.add("tasks/b.yaml", "kind: Task\nname: greet\n");
@@ -81,7 +81,7 @@ warning[test-warning]: two tasks are named `greet`
 }
 
 #[test]
-fn underlines_stand_under_their_text() {
+fn underlines_are_aligned_with_their_text() {
     let cases = [
         ("a: here\n", "here"),
         ("\u{feff}here: 1\n", "here"),
@@ -118,7 +118,7 @@ fn long_lines_are_clipped_around_the_span() {
 }
 
 #[test]
-fn an_empty_file_has_a_place() {
+fn findings_in_an_empty_file_have_a_location() {
     let sources = Sources::default();
     let file = sources.add("t.yaml", "");
     let finding = Diagnostic::new(&RULE, Span::new(file, 0..0), "the file is empty").here("write a task");
@@ -127,7 +127,7 @@ fn an_empty_file_has_a_place() {
 }
 
 #[test]
-fn tall_spans_and_crossing_labels_stay_small() {
+fn long_spans_and_overlapping_labels_are_printed_compactly() {
     let sources = Sources::default();
     let file = sources.add("t.yaml", "key: value\n".repeat(5000));
     let finding = Diagnostic::new(&RULE, Span::new(file, 0..55_000), "message")
@@ -180,7 +180,7 @@ fn mended(
 }
 
 #[test]
-fn fixes_that_do_harm_are_rolled_back() {
+fn fixes_that_cause_errors_are_rolled_back() {
     let has = |text: &str, word: &'static str, rule, fix| text.contains(word).then_some((rule, word, fix));
     // A fix that adds an error anywhere.
     let (text, refused) = mended("a: 1\nb: 2\n", |t| match t.contains("a:") {
@@ -202,7 +202,7 @@ fn fixes_that_do_harm_are_rolled_back() {
 }
 
 #[test]
-fn a_fix_that_makes_a_file_readable_may_uncover_errors() {
+fn a_fix_that_makes_a_file_readable_may_reveal_errors() {
     // A file that could not be read already had an error.
     let find = |t: &str| match t.contains('\t') {
         true => vec![(&RULE, "\t", Some("  "))],
@@ -219,7 +219,7 @@ fn a_fix_that_makes_a_file_readable_may_uncover_errors() {
 }
 
 #[test]
-fn the_summary_counts() {
+fn the_summary_counts_findings() {
     let sources = Sources::default();
     let file = sources.add("t.yaml", "a: 1\n");
     let error = Diagnostic::new(&RULE, Span::new(file, 0..1), "e");
@@ -234,7 +234,7 @@ fn the_summary_counts() {
 }
 
 #[test]
-fn the_report_has_its_published_shape() {
+fn the_report_matches_its_documented_format() {
     let sources = Sources::default();
     let file = sources.add("t.yaml", "\u{feff}é: promt\nb: 1\n");
     let place = span(&sources, file, "promt");
@@ -262,7 +262,7 @@ fn the_report_has_its_published_shape() {
 }
 
 #[test]
-fn fixes_that_collide_wait_for_the_next_round() {
+fn conflicting_fixes_are_applied_in_the_next_round() {
     let sources = Sources::default();
     let a = sources.add("a.yaml", "one two three");
     let b = sources.add("b.yaml", "four");
@@ -303,7 +303,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_span_of_any_text_prints(
+    fn any_span_of_any_text_can_be_printed(
         texts in (texts(), texts()),
         ranges in proptest::collection::vec(ranges(), 1..6),
         (colour, unicode, width) in (any::<bool>(), any::<bool>(), 0..130_usize),
@@ -330,7 +330,7 @@ proptest! {
     }
 
     #[test]
-    fn positions_point_at_the_text_of_the_span(text in texts(), at in any::<[prop::sample::Index; 2]>()) {
+    fn reported_positions_match_the_span(text in texts(), at in any::<[prop::sample::Index; 2]>()) {
         let sources = Sources::default();
         let file = sources.add("t.yaml", text.as_str());
         let bounds: Vec<_> = (0..=text.len()).filter(|i| text.is_char_boundary(*i)).collect();
@@ -351,7 +351,7 @@ proptest! {
     }
 
     #[test]
-    fn applied_edits_are_what_they_say(text in texts(), cuts in proptest::collection::vec((any::<prop::sample::Index>(), "[a-z\n]{0,3}"), 0..8)) {
+    fn edits_are_applied_as_described(text in texts(), cuts in proptest::collection::vec((any::<prop::sample::Index>(), "[a-z\n]{0,3}"), 0..8)) {
         let sources = Sources::default();
         let file = sources.add("t.yaml", text.as_str());
         let bounds: Vec<_> = (0..=text.len()).filter(|i| text.is_char_boundary(*i)).collect();
@@ -378,7 +378,7 @@ proptest! {
 }
 
 #[test]
-fn errors_come_first_and_no_limit_hides_one() {
+fn errors_are_printed_first_and_are_never_hidden_by_a_limit() {
     let sources = Sources::default();
     let file = sources.add("t.yaml", "a b c\n");
     let warning = Diagnostic::new(&WARNING, span(&sources, file, "a"), "w");

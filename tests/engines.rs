@@ -245,7 +245,7 @@ fn containers(engine: &str, text: &str, values: &str) -> (Vec<Container>, Contai
 }
 
 #[test]
-fn jobs_are_not_written_over_their_pack() {
+fn a_job_file_cannot_overwrite_its_pack() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     let before = std::fs::read(world.path("s.gevals")).unwrap();
@@ -254,7 +254,7 @@ fn jobs_are_not_written_over_their_pack() {
 }
 
 #[test]
-fn pods_run_all_units_and_one_merges_them() {
+fn pods_run_all_units_and_one_pod_merges_the_results() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let mut whole = world.command(&["run", "s.gevals", "-o", "whole"]);
@@ -319,7 +319,7 @@ fn slow() -> World {
 }
 
 #[test]
-fn what_a_lost_pod_has_left_is_cleaned_up_by_the_next_attempt() {
+fn the_next_attempt_cleans_up_after_a_lost_pod() {
     for engine in PODS {
         let world = slow();
         let (jobs, merge) = containers(engine, &emitted(&world, engine, &[]), "gevals-e");
@@ -338,7 +338,7 @@ fn what_a_lost_pod_has_left_is_cleaned_up_by_the_next_attempt() {
 }
 
 #[test]
-fn a_pod_that_is_stopped_lets_its_unit_clean_up() {
+fn a_stopped_pod_lets_its_unit_clean_up() {
     for engine in PODS {
         let world = slow();
         let (jobs, merge) = containers(engine, &emitted(&world, engine, &[]), "gevals-e");
@@ -413,7 +413,7 @@ fn described(schemas: &str, document: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn files_are_as_the_engines_describe_them_and_faults_are_found() {
+fn emitted_files_match_the_schemas_of_the_engines() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let edits: &[(&str, &[(&str, &str)])] = &[
@@ -506,7 +506,7 @@ mod of_kubernetes {
 
     /// Argo uses the containers of Kubernetes.
     #[test]
-    fn containers_of_workflows_are_of_kubernetes() {
+    fn containers_of_workflows_are_valid_kubernetes_containers() {
         let world = suite();
         pack_up(&world, &["-o", "s.gevals"]);
         let workflow = documents(&emitted(&world, "argo", &[])).remove(0);
@@ -524,7 +524,7 @@ mod of_kubernetes {
 
     /// The pod in the documentation that copies files to the claim.
     #[test]
-    fn the_documented_pod_is_one() {
+    fn the_documented_pod_is_valid() {
         let text = include_str!("../docs/scale.md");
         let pod = text.split_once("```yaml\n").unwrap().1.split_once("```").unwrap().0;
         through::<Pod>(&documents(pod)[0]).unwrap();
@@ -532,7 +532,7 @@ mod of_kubernetes {
     }
 
     #[test]
-    fn an_api_takes_the_jobs() {
+    fn a_real_api_accepts_the_jobs() {
         if !plane::missing().is_empty() {
             eprintln!("NOT RUN: no Kubernetes control plane (set KUBEBUILDER_ASSETS)");
             return;
@@ -578,7 +578,7 @@ mod of_kubernetes {
 
 /// The requirements of the profile `restricted` of the pod security standards.
 #[test]
-fn pods_may_do_little() {
+fn pods_meet_the_restricted_security_profile() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     for engine in PODS {
@@ -626,7 +626,7 @@ fn pods_may_do_little() {
 
 /// Time limit of a pod: the sum of its units' limits, plus a margin.
 #[test]
-fn pods_are_limited_by_the_time_of_their_units() {
+fn the_time_limit_of_a_pod_is_derived_from_its_units() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let listed: Value = serde_json::from_str(&world.run(&["units", "s.gevals", "--json"]).expect(0, &[]).out).unwrap();
@@ -658,7 +658,7 @@ fn pods_are_limited_by_the_time_of_their_units() {
 }
 
 #[test]
-fn names_are_fit_and_tell_packs_apart() {
+fn names_are_valid_and_unique_per_pack() {
     let label = Regex::new("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$").unwrap();
     let world = suite();
     let mut seen: Vec<BTreeSet<String>> = Vec::new();
@@ -685,7 +685,7 @@ fn names_are_fit_and_tell_packs_apart() {
 
 /// A file has the same meaning whatever the names of the eval and of the pack's path.
 #[test]
-fn hostile_names_stay_names() {
+fn hostile_names_do_not_change_the_meaning_of_a_file() {
     let world = suite();
     let name =
         "x\u{2028}apiVersion: pwned\u{2029}a: &b [\u{feff}\"'`$(touch pwned) {{inputs}} $(params.shard) \u{1f980} # :";
@@ -718,7 +718,7 @@ fn hostile_names_stay_names() {
 
 /// A pack that gevals did not write may contain anything.
 #[test]
-fn hostile_packs_are_refused_or_change_nothing() {
+fn hostile_packs_are_rejected_or_have_no_effect() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     let (manifest, files) = pack::read(&fs::read(world.path("s.gevals")).unwrap()).unwrap();
@@ -763,7 +763,7 @@ fn hostile_packs_are_refused_or_change_nothing() {
 }
 
 #[test]
-fn what_pods_cannot_be_started_of_is_refused() {
+fn packs_that_pods_cannot_run_are_rejected() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     let emit = |args: &[&str], said: &[&str]| {
@@ -823,7 +823,7 @@ fn workflow(text: &str) -> (Value, impl Fn(&str, &str) -> String) {
 }
 
 #[test]
-fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
+fn a_workflow_runs_all_units_and_merges_the_results() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let emitted = world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "3"]).expect(0, &[]).out;
@@ -859,7 +859,7 @@ fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
 }
 
 #[test]
-fn a_signal_for_a_job_lets_its_unit_clean_up() {
+fn a_signalled_job_lets_its_unit_clean_up() {
     let world = slow();
     let script = world.run(&["emit", "slurm", "s.gevals"]).expect(0, &["#SBATCH --array=1-1"]).out;
     let running = world.start(job(&world, &script, &[("SLURM_ARRAY_TASK_ID", "1")]));
@@ -872,7 +872,7 @@ fn a_signal_for_a_job_lets_its_unit_clean_up() {
 
 /// Jobs upload their results to a store, and the merge reads them from there: `tests/store.rs` uses a real one.
 #[test]
-fn with_a_store_every_engine_puts_there_what_it_merges() {
+fn with_a_store_every_engine_uploads_results_and_merges_from_it() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     let store = |engine: &str| {
@@ -917,7 +917,7 @@ fn with_a_store_every_engine_puts_there_what_it_merges() {
 }
 
 #[test]
-fn what_an_engine_cannot_start_is_refused() {
+fn packs_that_an_engine_cannot_start_are_rejected() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["2 units are too few for 3 jobs"]);

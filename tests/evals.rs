@@ -210,7 +210,7 @@ fn a_shim_adds_evals_to_a_server_and_changes_nothing_else() {
 }
 
 #[test]
-fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too() {
+fn a_server_can_be_given_as_a_command_a_url_or_a_config() {
     let world = World::new(&[("evals.yaml", EVALS)]);
     let own = own();
     let quoted = served(&own, &[]).iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
@@ -269,7 +269,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
 }
 
 #[test]
-fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
+fn a_changed_file_is_served_unless_it_is_invalid() {
     let world = World::new(&[("evals.yaml", EVALS)]);
     let own = own();
     let mut shim = Talk::start(world.command(&served(&own, &["--page-size", "1"])));
@@ -303,7 +303,7 @@ fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn ten_thousand_evals_and_a_fixture_of_a_megabyte() {
+fn ten_thousand_evals_and_a_large_fixture_are_served() {
     let world = World::new(&[]);
     let mut evals: Vec<Value> = (0..10_000).map(|n| eval(&format!("e{n}"), "execution")).collect();
     world.write("evals.yaml", &json!({"kind": "McpEvals", "evals": evals}).to_string());
@@ -328,7 +328,7 @@ fn ten_thousand_evals_and_a_fixture_of_a_megabyte() {
 }
 
 #[test]
-fn odd_servers_have_a_clear_message_and_no_list_goes_on_for_ever() {
+fn invalid_servers_are_reported_and_endless_lists_are_stopped() {
     let world = World::new(&[]);
     let items = |ids: &[(&str, &str)]| Value::from(ids.iter().map(|(id, level)| eval(id, level)).collect::<Vec<_>>());
     let list = |cases: &str, args: &[&str]| {
@@ -401,7 +401,7 @@ fn odd_servers_have_a_clear_message_and_no_list_goes_on_for_ever() {
 }
 
 #[test]
-fn what_a_server_ships_is_checked_where_it_stands() {
+fn evals_of_a_server_are_checked_with_their_location() {
     let world = World::new(&[]);
     let check = |evals: Value, more: &[&str]| {
         let result = json!({"evals": evals}).to_string().replace('\'', "'\\''");
@@ -462,7 +462,7 @@ fn what_a_server_ships_is_checked_where_it_stands() {
 }
 
 #[test]
-fn a_file_is_checked_alone_and_beside_a_server() {
+fn a_file_is_checked_with_and_without_a_server() {
     let world =
         World::new(&[("evals.yaml", EVALS), ("page.json", &json!({"evals": [eval("a", "scenario")]}).to_string())]);
     let own = own();
@@ -511,7 +511,7 @@ fn a_file_is_checked_alone_and_beside_a_server() {
 }
 
 #[test]
-fn the_file_in_the_documentation_is_right() {
+fn the_file_in_the_documentation_is_valid() {
     let page = include_str!("../docs/evals.md");
     let file = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let (shipped, said) = Shipped::read("evals.yaml".as_ref(), file.into(), 100).unwrap();
@@ -523,7 +523,7 @@ fn shipped() -> Shipped {
 }
 
 #[tokio::test]
-async fn clients_without_a_handshake_are_served_and_hear_of_changes_that_they_asked_for() {
+async fn clients_without_a_handshake_are_served_and_notified_of_requested_changes() {
     let shipped = shipped();
     let (hub, mut server) = fakes::hub(HubOptions { added: Some(shipped.added()), ..HubOptions::default() });
     let mut client = Agent::on(&hub, SessionKind::Client);
@@ -567,7 +567,7 @@ async fn clients_without_a_handshake_are_served_and_hear_of_changes_that_they_as
 }
 
 #[tokio::test]
-async fn a_second_client_gets_the_greeting_of_the_first_and_both_hear_of_changes() {
+async fn a_second_client_reuses_the_handshake_and_both_are_notified_of_changes() {
     let shipped = shipped();
     let (hub, mut server) = fakes::hub(HubOptions { added: Some(shipped.added()), ..HubOptions::default() });
     let (mut one, mut other) = (Agent::on(&hub, SessionKind::Client), Agent::on(&hub, SessionKind::Client));
@@ -677,7 +677,7 @@ async fn a_server_in_rust_ships_its_own_evals() {
 
 /// Arbitrary params that a client may send to list evals.
 #[tokio::test]
-async fn no_params_of_a_client_break_the_shim() {
+async fn the_shim_handles_any_params() {
     let shipped = shipped();
     let (hub, mut server) = fakes::hub(HubOptions { added: Some(shipped.added()), ..HubOptions::default() });
     let client = Client::start(hub.connect(SessionKind::Client), ClientOptions::default());

@@ -80,7 +80,7 @@ fn losses(told: &Value, of: impl Fn(&Value) -> String) -> Vec<String> {
 }
 
 #[test]
-fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
+fn a_draft_contains_reproducible_answers_and_lists_what_it_omits() {
     let world = World::new(&[]);
     world.program("odd", SERVER);
     let server = world.path("bin/odd").to_str().unwrap().to_owned();
@@ -125,7 +125,7 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
 }
 
 #[test]
-fn the_demonstration_server_has_a_first_suite_that_its_shim_serves() {
+fn the_draft_for_the_demo_server_can_be_served() {
     let world = World::new(&[]);
     let own = gevals().into_string().unwrap();
     let demo = ["--", own.as_str(), "demo-server", "--dir", "notes"];
@@ -342,7 +342,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn there_and_back_nothing_is_lost_that_both_can_say(evals in vec((eval(), "[a-zA-Z0-9](/| |\\{env\\.A\\}|é|:)?"), 1..6)) {
+    fn round_trips_lose_nothing_that_both_support(evals in vec((eval(), "[a-zA-Z0-9](/| |\\{env\\.A\\}|é|:)?"), 1..6)) {
         let numbered = evals.into_iter().enumerate().map(|(nth, (mut eval, id))| {
             eval["id"] = format!("{id}{nth}").into();
             eval
@@ -399,7 +399,7 @@ fn shipping(evals: &str) -> World {
 }
 
 #[test]
-fn the_evals_of_a_server_run_as_tasks_and_come_back() {
+fn evals_of_a_server_run_as_tasks_and_are_exported_again() {
     let world = shipping(SHIPPED);
     let models = ["--model", "openai:m-1", "--judge", "openai:j-1"];
     let server = ["--mcp-config", "mcp.json", "notes"];
@@ -477,7 +477,7 @@ fn document_of(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_task_cannot_say_is_left_out_with_its_place() {
+fn evals_that_tasks_cannot_express_are_omitted_and_reported() {
     let eval = |id: &str, input: &str, expected: &str| {
         let grading = if expected.contains("rubric") { "llm-as-judge" } else { "exact-match" };
         let kind = format!("type: {grading}");
@@ -541,7 +541,7 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
 }
 
 #[test]
-fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
+fn a_written_config_lists_external_inputs_of_the_server() {
     let world = shipping(SHIPPED);
     let own = gevals().into_string().unwrap();
     let server = ["--", own.as_str(), "demo-server", "--dir", "notes"];
@@ -579,7 +579,7 @@ fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
 }
 
 #[test]
-fn what_an_eval_cannot_say_is_told_with_its_place() {
+fn tasks_that_evals_cannot_express_are_reported_with_a_location() {
     let task = |name: &str, spec: &str| {
         format!(
             "kind: Task\napiVersion: mcp-eval/v1\nmetadata:\n  name: {name}\n  difficulty: easy\nspec:\n  requires:\n    - {{mcpServer: notes, as: n}}\n{spec}"
@@ -695,7 +695,7 @@ config:
 }
 
 #[test]
-fn a_call_that_passes_as_an_eval_passes_as_a_task_and_no_other() {
+fn evals_and_their_tasks_pass_for_the_same_calls() {
     let same = |at: Value| json!({"at": {"n": at}, "unit": "km", "word": "x"});
     let block = |text: &str| json!({"type": "text", "text": text});
     let cases = [

@@ -88,7 +88,7 @@ fn failed(ran: &Ran) -> Vec<(String, String)> {
 }
 
 #[test]
-fn each_wrong_server_fails_the_requirement_that_it_breaks_and_no_other() {
+fn each_faulty_server_violates_exactly_one_requirement() {
     let world = World::new(&[]);
     let cases: Vec<_> = WRONG.iter().chain(&MORE).collect();
     let faults: Vec<String> = std::thread::scope(|scope| {
@@ -121,13 +121,13 @@ fn each_wrong_server_fails_the_requirement_that_it_breaks_and_no_other() {
 }
 
 #[test]
-fn a_correct_server_keeps_all_of_them() {
+fn a_correct_server_meets_all_requirements() {
     let world = World::new(&[]);
     let ran = tried(&world, &["--strict"], "").expect(0, &["ok   E1 ", "ok   E41", "all tested requirements are met"]);
     assert_eq!(ran.out.matches("ok   E").count(), 41, "{}", ran.out);
     tried(&world, &[], "one-page").expect(
         0,
-        &["-    E10  a cursor is stable: used again, it gives the same page (not tried: there is one page)"],
+        &["-    E10  a cursor is stable: using it again returns the same page (not tried: there is only one page)"],
     );
     tried(&world, &[], "one-era").expect(0, &["-    E41 ", "with a handshake only"]);
     tried(&world, &[], "no-evals").expect(2, &["the server `fixture` ships no evals"]);
@@ -136,7 +136,7 @@ fn a_correct_server_keeps_all_of_them() {
 }
 
 #[test]
-fn failures_are_expected_by_a_file_and_a_stale_expectation_is_a_failure() {
+fn expected_failures_are_accepted_and_stale_ones_are_reported() {
     let world = World::new(&[("known.txt", "E17 # issue 3\n"), ("bad.txt", "E99\n"), ("soft.txt", "E33\n")]);
     let known = ["--expected-failures", "known.txt"];
     tried(&world, &known, "no-name").expect(0, &["xno  E17", "are met, except those expected to fail"]);
@@ -154,7 +154,7 @@ fn failures_are_expected_by_a_file_and_a_stale_expectation_is_a_failure() {
 }
 
 #[test]
-fn the_shim_keeps_all_of_them_over_stdio_and_http() {
+fn the_shim_meets_all_requirements_over_stdio_and_http() {
     let evals = include_str!("../docs/evals.md").split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     assert!(evals.starts_with("kind: McpEvals"));
     let world = World::new(&[("evals.yaml", evals)]);

@@ -31,7 +31,7 @@ fn evals(world: &World, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
+fn a_lock_reports_changes_and_keeps_other_entries() {
     let world = World::new(&[("evals.yaml", EVALS)]);
     let release = "releases:\n  github.com/a/b@v1:\n    tag: v1\n    files: {}\n";
     world.write("gevals.lock", &format!("version: 1\n{release}"));
@@ -85,7 +85,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
 }
 
 #[test]
-fn files_and_lists_are_compared_too() {
+fn files_and_lists_are_compared() {
     let world = World::new(&[("evals.yaml", EVALS)]);
     let listed = evals(&world, &["list", "--format", "json"]).expect(0, &[]);
     world.write("old.json", &listed.out);

@@ -155,7 +155,7 @@ fn a_judge_reads_the_whole_transcript_as_data() {
 }
 
 #[test]
-fn what_evals_do_not_notice_is_named() {
+fn undetected_mutants_are_named() {
     let block = "[{type: text, text: buy milk}]";
     let half = PLAN.replace("TEXT", "buy milk");
     let good = half.replace(
@@ -246,7 +246,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn a_server_is_run_and_measured_over_streamable_http_as_it_is_over_stdio() {
+fn run_and_strength_give_the_same_result_over_http_and_stdio() {
     let world = world(&[MISSING, &PLAN.replace("TEXT", "buy milk")]);
     let served = Served::start(&world);
     let run = ["evals", "run", &served.url, "--allow-execution", "--format", "json"];
@@ -279,7 +279,7 @@ fn on_a_terminal(world: &World, args: &[&str], typed: &str) -> (i32, String) {
 }
 
 #[test]
-fn on_a_terminal_one_is_asked_and_what_may_destroy_is_listed_first() {
+fn a_terminal_prompt_asks_for_consent_and_lists_destructive_calls_first() {
     let delete = r#"
   - id: deleted
     name: Deletes the note
@@ -309,7 +309,7 @@ fn on_a_terminal_one_is_asked_and_what_may_destroy_is_listed_first() {
 }
 
 #[test]
-fn evals_are_run_again_when_the_server_says_that_they_have_changed() {
+fn evals_are_rerun_when_the_server_reports_a_change() {
     let world = world(&[MISSING, &PLAN.replace("TEXT", "buy milk")]);
     let own = gevals().into_string().unwrap();
     let server = ["--", &own, "evals", "serve", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
@@ -363,7 +363,7 @@ fn meeting(id: &str, tool: &str, content: &str) -> String {
 }
 
 #[test]
-fn so_many_evals_run_at_the_same_time_and_each_so_many_times() {
+fn parallelism_and_the_number_of_runs_are_respected() {
     let world = world(&[&meeting("one", "meet", "met"), &meeting("other", "meet", "met")]);
     world.program("meeting", MEETING);
     let server = world.path("bin/meeting").to_str().unwrap().to_owned();
@@ -469,7 +469,7 @@ fn asks(text: &str, turns: u32) -> String {
 }
 
 #[test]
-fn an_agent_does_scenarios_through_the_proxy_and_the_judge_sees_what_it_called() {
+fn an_agent_runs_scenarios_through_the_proxy_and_the_judge_sees_its_calls() {
     let read = r#"CALL notes_read {"title": "plan"}"#;
     let world = world(&[&asks(read, 4)]);
     world.program("agent", AGENT);
@@ -516,7 +516,7 @@ fn an_agent_does_scenarios_through_the_proxy_and_the_judge_sees_what_it_called()
 }
 
 #[test]
-fn an_agent_is_a_file_or_comes_along_and_what_is_none_is_refused_before_anything_runs() {
+fn agents_are_files_or_built_in_and_others_are_rejected_before_anything_runs() {
     let world = world(&[&asks("Do.", 2), DELETE]);
     let judge = Model::new(verdict(false));
     let scenario = ["run", "--level", "scenario", "--judge", "openai:j-1", "--allow-execution", "--agent"];

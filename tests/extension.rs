@@ -92,7 +92,7 @@ for line in sys.stdin:
 }
 
 #[tokio::test]
-async fn an_operation_gets_its_context_and_gives_its_outputs() {
+async fn an_operation_receives_its_context_and_returns_outputs() {
     let programs = Programs::new();
     let echo = "say({'jsonrpc': '2.0', 'method': 'log', 'params': {'level': 'info', 'message': 'at work'}})\n\
                 answer({'success': True, 'message': 'done', 'outputs': {'params': params, 'config': config, 'TOKEN': os.environ.get('TOKEN')}})";
@@ -170,7 +170,7 @@ async fn a_program_with_a_manifest_is_started_for_each_call() {
 }
 
 #[tokio::test]
-async fn what_is_no_extension_is_named() {
+async fn invalid_extensions_are_named() {
     let programs = Programs::new();
     std::fs::write(programs.path().join("data"), "x").unwrap();
     std::fs::create_dir(programs.path().join("empty")).unwrap();
@@ -198,7 +198,7 @@ async fn what_is_no_extension_is_named() {
 }
 
 #[tokio::test]
-async fn a_program_that_says_nothing_is_given_up() {
+async fn a_silent_program_times_out() {
     let programs = Programs::new();
     programs.program("silent", "#!/bin/sh\nsleep 600\n");
     let begun = Instant::now();
@@ -208,7 +208,7 @@ async fn a_program_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_call_that_goes_wrong_says_how() {
+async fn failed_calls_report_the_reason() {
     let programs = Programs::new();
     for (body, part) in [
         ("print('boom', file=sys.stderr, flush=True)\nos._exit(3)", "exited with status 3: boom"),
@@ -228,7 +228,7 @@ async fn a_call_that_goes_wrong_says_how() {
 }
 
 #[tokio::test]
-async fn rubbish_requests_and_long_lines_do_no_harm() {
+async fn invalid_output_requests_and_long_lines_are_tolerated() {
     let programs = Programs::new();
     let body = "print('hello, I am a library that prints')\n\
                 say([1, 2])\n\
@@ -263,7 +263,7 @@ async fn a_late_answer_is_dropped() {
 
 /// A call that was given up has no later effects, and the next call has a program.
 #[tokio::test]
-async fn what_is_given_up_is_ended() {
+async fn abandoned_calls_are_ended() {
     let programs = Programs::new();
     programs.session(
         "slow",
@@ -283,7 +283,7 @@ async fn what_is_given_up_is_ended() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_behind() {
+async fn no_processes_are_left_running() {
     let programs = Programs::new();
     let body = "child = subprocess.Popen(['sleep', '600'])\nanswer({'success': True, 'outputs': {'pids': [os.getpid(), child.pid]}})";
     programs.session("parent", body);
@@ -298,7 +298,7 @@ async fn nothing_is_left_behind() {
 }
 
 #[tokio::test]
-async fn a_crash_does_not_keep_the_cleanup_from_a_new_process() {
+async fn cleanup_gets_a_new_process_after_a_crash() {
     let programs = Programs::new();
     programs.session("frail", "if args['crash']: os._exit(1)\nanswer({'success': True, 'outputs': {'NS': os.environ['NS'], 'in': os.getcwd()}})");
     let host = RealHost::new();
@@ -354,12 +354,12 @@ fn count(words: &str) -> usize {
 }
 
 #[tokio::test]
-async fn bubblewrap_holds_what_tries_to_leave_it() {
+async fn bubblewrap_contains_the_extension() {
     a_sandbox_holds_what_tries_to_leave_it(Sandbox::Bwrap).await;
 }
 
 #[tokio::test]
-async fn landlock_holds_what_tries_to_leave_it() {
+async fn landlock_contains_the_extension() {
     a_sandbox_holds_what_tries_to_leave_it(Sandbox::Landlock).await;
 }
 
@@ -494,7 +494,7 @@ esac
 "#;
 
 #[test]
-fn docker_is_given_nothing_that_was_not_granted() {
+fn docker_receives_only_what_is_granted() {
     let world = World::new(&[
         (
             "eval.yaml",
@@ -566,7 +566,7 @@ fn with_program(extensions: &str, program: &str) -> World {
 
 /// A crash, and a call that exceeds the time limit of the eval.
 #[test]
-fn what_goes_wrong_in_a_sandbox_is_broken() {
+fn failures_in_a_sandbox_are_broken() {
     let programs = Programs::new();
     let cases = [("os._exit(3)", "30s", "exited with status 3"), ("time.sleep(600)", "1s", "it did not end within 1s")];
     for sandbox in [Sandbox::None, Sandbox::Bwrap, Sandbox::Landlock] {
@@ -587,7 +587,7 @@ fn what_goes_wrong_in_a_sandbox_is_broken() {
 /// Arguments are validated after their holes are filled, before the program receives them: here, there is no cluster.
 #[cfg(feature = "kubernetes")]
 #[test]
-fn a_call_that_does_not_fit_is_not_made() {
+fn calls_with_invalid_arguments_are_not_made() {
     let world = World::new(&[
         (
             "eval.yaml",
@@ -608,7 +608,7 @@ fn a_call_that_does_not_fit_is_not_made() {
 
 /// Endless output of a program uses no memory, in either protocol.
 #[test]
-fn an_extension_that_floods_takes_no_memory() {
+fn endless_output_of_an_extension_uses_no_memory() {
     let sandbox = usable(Sandbox::Auto, &|_| None).map_or("none", |_| "auto");
     const LOGS: &str = "for _ in range(150): say({'jsonrpc': '2.0', 'method': 'log', 'params': {'level': 'info', 'message': 'x' * (1 << 20)}})\nanswer({'success': True})";
     const RUBBISH: &str = "for _ in range(150): print('x' * (1 << 20))\nanswer({'success': True})";

@@ -258,7 +258,7 @@ fn left(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_lost_whenever_the_kill_comes() {
+fn nothing_is_lost_when_a_run_is_killed_at_any_time() {
     let kills: usize = std::env::var("GEVALS_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
     let seed = std::env::var("GEVALS_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let usual = {

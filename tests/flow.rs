@@ -19,7 +19,7 @@ use page::{Block, Page, pages};
 use world::World;
 
 #[test]
-fn runs_go_as_their_pages_say() {
+fn runs_match_their_pages() {
     let bless = std::env::var_os("BLESS").is_some_and(|v| v == "1") && std::env::var_os("CI").is_none();
     let mut faults = Vec::new();
     for page in pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/flow")) {

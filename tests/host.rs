@@ -82,14 +82,14 @@ async fn a_process_ends_with_its_status_and_output() {
 }
 
 #[tokio::test]
-async fn both_streams_can_be_one() {
+async fn standard_error_can_be_merged_into_standard_output() {
     let finished = run(Exec { merge_stderr: true, ..sh("echo 1; echo 2 >&2; echo 3; echo 4 >&2") }).await;
     assert_eq!(finished.stdout.text(), "1\n2\n3\n4");
     assert_eq!(finished.stderr.text(), "");
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_why() {
+async fn programs_that_cannot_start_are_reported() {
     let temp = Temp::new();
     let fault = async |program: &str| match run(Exec::new(program, &temp.0)).await.exit {
         Exit::NotStarted(fault) => fault,
@@ -108,7 +108,7 @@ async fn what_cannot_start_says_why() {
 }
 
 #[tokio::test]
-async fn a_script_is_run_from_its_folder() {
+async fn a_relative_script_is_found_in_the_working_directory() {
     let temp = Temp::new();
     temp.file("script.sh", "#!/bin/sh\npwd; echo $1\n", 0o755);
     let finished = run(Exec::new("./script.sh", &temp.0).args(["a b"])).await;
@@ -116,7 +116,7 @@ async fn a_script_is_run_from_its_folder() {
 }
 
 #[tokio::test]
-async fn a_time_out_asks_first_and_then_kills() {
+async fn a_timeout_sends_sigterm_before_sigkill() {
     let start = Instant::now();
     let polite = run(sh("trap 'echo bye; exit 0' TERM; sleep 60 & wait").timeout(ms(200))).await;
     assert_eq!(polite.exit, Exit::TimedOut { killed: false });
@@ -132,7 +132,7 @@ async fn a_time_out_asks_first_and_then_kills() {
 }
 
 #[tokio::test]
-async fn a_time_out_finds_who_left_the_group() {
+async fn a_timeout_ends_processes_that_left_the_group() {
     let temp = Temp::new();
     let script = format!(
         "cd {}; setsid sh -c 'trap \"\" TERM; echo $$ >daemon; while :; do sleep 0.1; done' & \
@@ -150,7 +150,7 @@ async fn a_time_out_finds_who_left_the_group() {
 }
 
 #[tokio::test]
-async fn a_pipe_held_open_does_not_keep_a_step_alive() {
+async fn a_background_process_that_holds_the_pipe_does_not_delay_a_step() {
     let finished = run(sh("echo here; sleep 60 &")).await;
     assert_eq!((finished.exit, finished.stdout.text()), (Exit::Exited(0), "here".to_string()));
     assert!(finished.duration < ms(1000));
@@ -193,7 +193,7 @@ http.server.HTTPServer(('127.0.0.1', {port}), H).serve_forever()\" & echo $! >pi
 }
 
 #[tokio::test]
-async fn nothing_survives_being_forgotten() {
+async fn dropping_a_result_ends_its_processes() {
     let temp = Temp::new();
     let script = format!("cd {}; setsid sleep 60 & echo $! >left; echo $$ >main", temp.0.display());
     let finished = run(sh(&script)).await;
@@ -211,7 +211,7 @@ async fn nothing_survives_being_forgotten() {
 }
 
 #[tokio::test]
-async fn a_run_is_found_by_its_mark() {
+async fn processes_of_a_run_are_found_by_its_mark() {
     let temp = Temp::new();
     let dead = RealHost::new();
     let script = format!("cd {}; (setsid sh -c 'echo $$ >lost; exec sleep 60' &)", temp.0.display());
@@ -228,7 +228,7 @@ async fn a_run_is_found_by_its_mark() {
 }
 
 #[tokio::test]
-async fn a_daemon_without_a_trace_ends_with_its_host() {
+async fn a_daemon_without_a_mark_ends_with_its_host() {
     let temp = Temp::new();
     let host = RealHost::new();
     let script = format!("cd {}; (setsid env -i sh -c 'echo $$ >bare; exec sleep 60' &)", temp.0.display());
@@ -240,7 +240,7 @@ async fn a_daemon_without_a_trace_ends_with_its_host() {
 }
 
 #[tokio::test]
-async fn a_flood_is_read_and_not_kept() {
+async fn excess_output_is_read_and_dropped() {
     let exec = Exec { capture_limit: 1000, ..sh("head -c 200000000 /dev/zero; echo end >&2") };
     let finished = run(exec).await;
     assert_eq!(finished.exit, Exit::Exited(0));
@@ -249,7 +249,7 @@ async fn a_flood_is_read_and_not_kept() {
 }
 
 #[tokio::test]
-async fn input_is_given_whole_and_need_not_be_read() {
+async fn input_is_passed_completely_and_may_be_ignored() {
     let input = "0123456789".repeat(400_000);
     let echoed = run(sh("cat").stdin(input.clone())).await;
     assert_eq!(echoed.stdout.bytes.len(), input.len());
@@ -261,7 +261,7 @@ async fn input_is_given_whole_and_need_not_be_read() {
 }
 
 #[tokio::test]
-async fn cancelling_ends_all_at_once() {
+async fn cancellation_ends_all_processes() {
     let temp = Temp::new();
     let cancel = CancellationToken::new();
     let script = format!("cd {}; (setsid sleep 60 & echo $! >away); sleep 60", temp.0.display());
@@ -279,7 +279,7 @@ async fn cancelling_ends_all_at_once() {
 }
 
 #[tokio::test]
-async fn a_process_can_be_talked_to() {
+async fn a_process_can_be_used_interactively() {
     let mut process = HOST.spawn(sh("while read l; do echo got $l; done; exit 4")).await.unwrap();
     process.stdin.write_all(b"hi\n").await.unwrap();
     let mut line = String::new();
@@ -293,7 +293,7 @@ async fn a_process_can_be_talked_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_at_once_do_not_mix() {
+async fn outputs_of_concurrent_processes_are_not_mixed() {
     let start = Instant::now();
     let mut set = tokio::task::JoinSet::new();
     for n in 0..24 {
@@ -309,7 +309,7 @@ async fn many_at_once_do_not_mix() {
 }
 
 #[tokio::test]
-async fn files_are_replaced_whole_or_not_at_all() {
+async fn files_are_replaced_atomically() {
     let temp = Temp::new();
     let file = temp.file("a.sh", "old", 0o750);
     disk::write_atomic(&file, b"new").unwrap();
@@ -329,7 +329,7 @@ async fn files_are_replaced_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_fails_leaves_the_old_file_and_nothing_else() {
+async fn a_failed_write_keeps_the_old_file() {
     let temp = Temp::new();
     let file = temp.file("results.json", "old", 0o600);
     let failed = disk::replace(&file, None, |out| {
@@ -343,7 +343,7 @@ async fn what_fails_leaves_the_old_file_and_nothing_else() {
 
 /// `-o /dev/null` as root does not replace the device with a file.
 #[tokio::test]
-async fn a_pipe_is_written_to_and_stays_a_pipe() {
+async fn writing_to_a_pipe_does_not_replace_it() {
     let temp = Temp::new();
     let pipe = temp.0.join("pipe");
     assert_eq!(run(sh(&format!("mkfifo {}", pipe.display()))).await.exit, Exit::Exited(0));
@@ -356,7 +356,7 @@ async fn a_pipe_is_written_to_and_stays_a_pipe() {
 
 /// The longest possible file name.
 #[tokio::test]
-async fn a_long_name_is_written() {
+async fn a_file_with_the_longest_name_is_written() {
     let temp = Temp::new();
     let file = temp.0.join("n".repeat(255));
     disk::write_atomic(&file, b"new").unwrap();
@@ -389,7 +389,7 @@ async fn serve(answer: fn(&str) -> String) -> String {
 }
 
 #[tokio::test]
-async fn http_is_bounded_and_its_faults_have_kinds() {
+async fn http_is_bounded_and_its_errors_are_classified() {
     let base = serve(|request| {
         let path = request.split(' ').nth(1).unwrap();
         let close = "Connection: close\r\n";
@@ -430,7 +430,7 @@ async fn http_is_bounded_and_its_faults_have_kinds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fake_world_is_scripted_and_its_time_is_free() {
+async fn the_fake_host_is_scripted_and_its_time_is_simulated() {
     let host = FakeHost::new();
     host.on_exec("kubectl get", Answer::exit(1));
     host.on_exec("kubectl get", Answer::prints("ready\n").takes(ms(2_000)));

@@ -64,7 +64,7 @@ const DEEDS: &[(&str, Deed, &str)] = &[
 ];
 
 #[test]
-fn at_the_start() {
+fn misbehavior_at_startup() {
     each("initialize", |name, said, world| {
         let ran = world.run(&["run", "eval.yaml", "--server-timeout", "2s"]).expect(3, &["notes", said]);
         assert_eq!(
@@ -79,7 +79,7 @@ fn at_the_start() {
 }
 
 #[test]
-fn in_a_call_of_the_agent() {
+fn misbehavior_in_a_call_of_the_agent() {
     each("tools/call", |_, said, world| {
         let ran = world
             .run(&["run", "eval.yaml"])
@@ -91,7 +91,7 @@ fn in_a_call_of_the_agent() {
 }
 
 #[test]
-fn in_a_step() {
+fn misbehavior_in_a_step() {
     each("tools/call", |name, said, world| {
         // An expected tool error does not cover this one.
         let step = "notes.x: {args: {}, timeout: 20s, expect: {isError: true}}";
@@ -107,7 +107,7 @@ fn in_a_step() {
 }
 
 #[test]
-fn tools_that_are_never_listed_do_not_hold_an_agent_up_for_ever() {
+fn an_agent_does_not_wait_forever_for_a_list_of_tools() {
     let world = world_of("tools/list", never);
     world.write("agent.yaml", "kind: Agent\nmetadata: {name: a}\ncommands: {runPrompt: 'echo {{ .Prompt }}'}\n");
     world.write(
@@ -119,7 +119,7 @@ fn tools_that_are_never_listed_do_not_hold_an_agent_up_for_ever() {
 }
 
 #[test]
-fn tls_that_is_none() {
+fn an_https_url_without_tls_is_reported() {
     let world = world_of("initialize", never);
     world.write("mcp.yaml", &world.read("mcp.yaml").replace("http://", "https://"));
     world.run(&["run", "eval.yaml"]).expect(3, &["could not reach `notes`"]);

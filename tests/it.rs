@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn there_is_a_plan_iff_there_is_no_hard_error((_, mut document) in document(), spoilt in vec(fault(), 0..3)) {
+    fn a_plan_exists_iff_there_is_no_hard_error((_, mut document) in document(), spoilt in vec(fault(), 0..3)) {
         for (at, fault) in spoilt {
             spoil(&mut document, &at, fault);
         }
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn there_is_a_plan_iff_all_holes_mean_something(document in task()) {
+    fn a_plan_exists_iff_all_holes_resolve(document in task()) {
         a_plan_iff_no_hard_error(&document.to_string())?;
     }
 
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_is_what_is_written_and_not_how(document in task()) {
+    fn a_plan_does_not_depend_on_formatting(document in task()) {
         let texts = [
             document.to_string(),
             format!("# a comment\n{document:#}\n"),
@@ -247,7 +247,7 @@ mod decoding {
     }
 
     #[test]
-    fn every_built_in_is_decoded_here() {
+    fn every_built_in_has_a_decoder_in_this_test() {
         for known in BUILTINS {
             assert!(decoders(known.name, known.dialect).is_some(), "add `{}` to this test", known.name);
         }
@@ -374,7 +374,7 @@ mod decoding {
         #![proptest_config(config())]
 
         #[test]
-        fn what_checks_decodes_in_spite_of(mut document in task(), spoilt in vec(fault(), 0..3)) {
+        fn checked_steps_decode_despite_faults(mut document in task(), spoilt in vec(fault(), 0..3)) {
             for (at, fault) in spoilt {
                 spoil(&mut document, &at, fault);
             }

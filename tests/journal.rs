@@ -95,7 +95,7 @@ fn a_killed_run_is_recovered_then_resumed() {
 
 /// Cleanup follows the recorded plan, even if the files of the task have changed; such a run is not resumed.
 #[test]
-fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
+fn a_run_with_changed_files_is_cleaned_up_as_planned_but_not_resumed() {
     let world = tasks(&[("b", SLOW)]);
     killed(&world, &["run", "eval.yaml"], "here");
     let text = world.read("b.yaml");
@@ -223,7 +223,7 @@ fn a_cleanup_that_fails_stays_pending() {
 
 /// A cleanup that never passes can be given up with the command that every refusal prints.
 #[test]
-fn what_is_left_of_a_cleanup_can_be_given_up() {
+fn a_pending_cleanup_can_be_given_up() {
     let fails = QUICK.replace("run: \"true\"", "run: \"test -e WORLD/never\"");
     let world = tasks(&[("a", &fails), ("b", SLOW)]);
     let forgets = |said: &str| {
@@ -247,7 +247,7 @@ fn what_is_left_of_a_cleanup_can_be_given_up() {
 /// An output directory is recovered at its current location, whether it was moved together with the directory of the
 /// run or without it. gevals never guesses where cleanups act.
 #[test]
-fn a_run_is_recovered_where_it_was_moved_to() {
+fn a_moved_run_is_recovered_at_its_new_location() {
     let results = |world: &World, folder: &str| world.path(&format!("{folder}/gevals-e-out.json")).is_file();
     // Moved by itself, from an absolute path.
     let world = tasks(&[("b", SLOW)]);
@@ -299,7 +299,7 @@ fn a_run_is_recovered_where_it_was_moved_to() {
 }
 
 #[test]
-fn two_at_once_are_told_apart() {
+fn two_concurrent_runs_are_distinguished() {
     let world = tasks(&[("b", SLOW)]);
     let run = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("here");
@@ -318,7 +318,7 @@ fn two_at_once_are_told_apart() {
 }
 
 #[test]
-fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
+fn an_environment_is_set_up_verified_and_cleaned_up_phase_by_phase() {
     let world = tasks(&[("b", SLOW)]);
     world.write("quick", "");
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(2, &["no environment of `b` is kept"]);
@@ -345,7 +345,7 @@ fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
 
 /// The commands that gevals prints work when copied, wherever the results are written.
 #[test]
-fn printed_commands_work_word_by_word() {
+fn printed_commands_work_when_copied() {
     let world = tasks(&[("b", &SLOW.replace("test -f $F", "false"))]);
     world.write("quick", "");
     let command = |said: &str, what: &str| -> String {
@@ -385,7 +385,7 @@ fn printed_commands_work_word_by_word() {
 }
 
 #[test]
-fn worlds_of_failures_are_kept() {
+fn environments_of_failed_tasks_are_kept() {
     let world = tasks(&[("a", QUICK), ("b", &SLOW.replace("test -f $F", "false"))]);
     world.write("quick", "");
     let ran = world.run(&["run", "eval.yaml", "--keep", "on-failure"]).expect(1, &["the environment of `b` is kept"]);
@@ -398,7 +398,7 @@ fn worlds_of_failures_are_kept() {
 
 /// A missing server is detected before anything runs.
 #[test]
-fn preflight_looks_and_runs_nothing() {
+fn preflight_runs_nothing() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     world
@@ -413,7 +413,7 @@ fn preflight_looks_and_runs_nothing() {
 
 /// Every line matches the schema, and all calls are recorded.
 #[test]
-fn a_recording_tells_what_was_said() {
+fn a_recording_contains_all_messages() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     world.run(&["run", "q"]).expect(0, &[]);
@@ -447,7 +447,7 @@ fn a_recording_tells_what_was_said() {
 /// Secrets are neither in the journal nor in the recording, wherever they come from; a cleanup that needs one must be
 /// given it again.
 #[test]
-fn secrets_are_written_nowhere() {
+fn secrets_are_never_written() {
     let spec = r#"  env: {API_TOKEN: "{env.SECRET_TOKEN}", NAME: plain}
   setup: [{command: {id: s, run: "echo $API_TOKEN"}}, {command: {run: "touch WORLD/here; sleep 300"}}]
   verify: [{command: {run: "test -n \"{steps.s.outputs.stdout}\""}}]
@@ -478,7 +478,7 @@ fn secrets_are_written_nowhere() {
 /// A line that was only half written when the process died is not a problem, wherever it is cut. (For damage, see
 /// `attacks/loss.rs`.)
 #[test]
-fn a_torn_journal_is_read_up_to_the_tear() {
+fn a_truncated_journal_is_read_up_to_the_truncation() {
     let world = tasks(&[("b", SLOW)]);
     killed(&world, &["run", "eval.yaml"], "here");
     let path = run_of(&world).join("journal.jsonl");
@@ -519,7 +519,7 @@ fn a_full_disk_stops_the_run_and_cleans_up() {
 
 /// `--isolate` starts one server per task; otherwise, all tasks share one.
 #[test]
-fn servers_are_shared_or_not() {
+fn servers_are_shared_unless_isolated() {
     // With `--isolate`, one additional server is started beforehand to list its tools.
     for (isolate, starts) in [(false, 1), (true, 5)] {
         let world = World::new(&[]);
@@ -557,7 +557,7 @@ fn lives(world: &World, pid_file: &str) -> bool {
 /// A process without the mark of its run is found by its process group; background processes of a kept world live as
 /// long as the world.
 #[test]
-fn processes_end_with_their_world() {
+fn processes_end_with_their_environment() {
     let start = r#"    - command: {run: "env -i sleep 300 >/dev/null 2>&1 & echo $! > WORLD/pid"}"#;
     let world = tasks(&[("b", &SLOW.replace("  setup:\n", &format!("  setup:\n{start}\n")))]);
     killed(&world, &["run", "eval.yaml"], "here");
@@ -576,7 +576,7 @@ fn processes_end_with_their_world() {
 
 /// A broken run with pending cleanups is not repeated: the cleanups would be forgotten.
 #[test]
-fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
+fn a_broken_run_with_pending_cleanups_or_a_kept_environment_is_not_retried() {
     // Broken every time.
     let broken = "  setup:\n    - command: {run: \"touch WORLD/made-$$; echo . >> WORLD/runs\"}\n    - command: {run: \"false\"}\n  verify: [{command: {run: \"test -d /\"}}]\n  cleanup: [{command: {run: \"rm WORLD/made-*\"}}]\n";
     let world = tasks(&[("a", broken)]);
@@ -601,7 +601,7 @@ fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
 
 /// A server that fails to start is not started again for each task.
 #[test]
-fn what_keeps_every_task_from_running_makes_none_of_them_again() {
+fn a_failure_that_affects_every_task_is_not_retried() {
     let world = tasks(&[("a", QUICK), ("b", QUICK)]);
     let eval = world.read("eval.yaml").replace("  taskSets", "  mcpConfigFile: mcp.yaml\n  taskSets");
     world.write("eval.yaml", &eval);
@@ -612,7 +612,7 @@ fn what_keeps_every_task_from_running_makes_none_of_them_again() {
 
 /// A resumed run is judged by its original options: if `--runs` was given, the gates of tasks do not apply.
 #[test]
-fn a_resumed_run_has_the_gate_it_was_started_with() {
+fn a_resumed_run_keeps_its_gate() {
     let flaky = "  verify: [{command: {run: \"echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 1\"}}]\n";
     for (args, exit) in [(&["-n", "2"][..], 1), (&[], 0), (&["--gate", "1/2"], 0), (&["--gate", "2/2"], 1)] {
         let world = tasks(&[("a", flaky), ("b", SLOW)]);
@@ -628,7 +628,7 @@ fn a_resumed_run_has_the_gate_it_was_started_with() {
 /// A task that runs until its gate is decided continues with the runs in the journal: the total is the same as without
 /// an interruption.
 #[test]
-fn a_resumed_run_goes_on_until_its_gate_is_decided() {
+fn a_resumed_run_continues_until_its_gate_is_decided() {
     let steady = "  verify: [{command: {run: \"echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 3 || { touch WORLD/here; test -e WORLD/quick || exec sleep 300; }; test -d WORLD\"}}]\n";
     let args = ["run", "eval.yaml", "--gate", "0.5@90%", "--until-decided", "--max-runs", "20"];
     let whole = tasks(&[("a", steady)]);
@@ -660,7 +660,7 @@ fn a_resumed_run_goes_on_until_its_gate_is_decided() {
 
 /// A resumed run keeps the isolation of its agent, or none.
 #[test]
-fn a_resumed_run_has_the_isolation_it_was_started_with() {
+fn a_resumed_run_keeps_its_isolation() {
     let world = tasks(&[("b", SLOW)]);
     let eval = world.read("eval.yaml").replace("{type: builtin.noop}", "{type: file, path: agent.yaml}");
     world.write("eval.yaml", &eval);
@@ -675,7 +675,7 @@ fn a_resumed_run_has_the_isolation_it_was_started_with() {
 
 /// Limits, prices and requirements for a pass also apply to the rest of a resumed run, and appear in its results.
 #[test]
-fn a_resumed_run_has_the_limits_it_was_started_with() {
+fn a_resumed_run_keeps_its_limits() {
     let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"test -d /\"}}]\n";
     let world = tasks(&[("b", SLOW), ("a", flaky)]);
     let eval = world.read("eval.yaml").replace("  taskSets", "  mcpConfigFile: mcp.yaml\n  taskSets");

@@ -203,7 +203,7 @@ fn question(answer: &str) -> Question<'_> {
 }
 
 #[tokio::test]
-async fn what_a_judge_submits_decides_and_nothing_else() {
+async fn only_the_submitted_judgement_decides() {
     let dir = tempfile::tempdir().unwrap();
     let go = async |mode: &str| asked(&agent(mode), dir.path(), 20_000, &prompt::prompt(&question("x"), "0123")).await;
     let broken = |asked: &Asked| match &asked.result {
@@ -238,7 +238,7 @@ async fn what_a_judge_submits_decides_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_submits_nothing_is_asked_once_more() {
+async fn a_judge_that_submits_nothing_is_asked_again() {
     let dir = tempfile::tempdir().unwrap();
     let marker = dir.path().join("asked-before");
     let line = command("late").replace("FAKE_JUDGE=", &format!("cd '{}'; FAKE_JUDGE=", dir.path().display()));
@@ -252,7 +252,7 @@ async fn who_submits_nothing_is_asked_once_more() {
 }
 
 #[tokio::test]
-async fn the_tool_is_upstreams() {
+async fn the_tool_is_the_one_of_upstream() {
     let dir = tempfile::tempdir().unwrap();
     let asked = asked(&agent("describe"), dir.path(), 20_000, "x").await;
     let line = asked.transcript.lines().find_map(|line| line.find("[{").map(|at| line[at..].to_owned())).unwrap();
@@ -326,7 +326,7 @@ fn world(mode: &str) -> World {
 }
 
 #[test]
-fn no_answer_talks_its_way_to_a_pass() {
+fn no_answer_can_persuade_the_judge_to_pass() {
     let world = world("obey");
     for (i, answer) in hostile().into_iter().enumerate() {
         world.write(
@@ -349,7 +349,7 @@ fn no_answer_talks_its_way_to_a_pass() {
 
 /// The same judge and the same answers, without the separation of data and instructions.
 #[tokio::test]
-async fn the_fake_judge_can_be_talked_over() {
+async fn the_fake_judge_can_be_persuaded_without_the_separation() {
     let dir = tempfile::tempdir().unwrap();
     let agent = agent("obey");
     let mut obeyed = 0;
@@ -374,7 +374,7 @@ async fn the_fake_judge_can_be_talked_over() {
 }
 
 #[test]
-fn what_a_judge_finds_is_told_everywhere() {
+fn findings_of_a_judge_are_in_every_report() {
     let world = world("obey");
     world.write("said/t", "The pod db is ready.");
     world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
@@ -527,7 +527,7 @@ echo '{"type":"result","subtype":"success","is_error":false,"result":"done","usa
 
 /// A kept world and its agent's answer can be judged again.
 #[test]
-fn a_kept_answer_is_judged_again() {
+fn a_kept_answer_can_be_judged_again() {
     let world = world("obey");
     world.write("said/t", REFERENCE);
     world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
@@ -537,7 +537,7 @@ fn a_kept_answer_is_judged_again() {
 
 /// A model behind an endpoint can judge like any other, in the deprecated form as well.
 #[test]
-fn a_model_judges() {
+fn a_model_can_be_the_judge() {
     let verdict = |passed: bool, category: &str| {
         let verdict = json!({ "passed": passed, "reason": "by its words", "failureCategory": category });
         call("submit_judgement", verdict)

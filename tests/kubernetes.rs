@@ -321,7 +321,7 @@ async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'stati
 
 /// Without the program that an operation requires, there is no result.
 #[tokio::test]
-async fn without_helm_its_operations_are_broken() {
+async fn helm_operations_are_broken_without_helm() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
     command.arg(kubernetes::ARGUMENT).env("PATH", "/nowhere");
     let extension = Extension::start_by(command).await;

@@ -37,7 +37,7 @@ fn a_module_uses_only_earlier_layers() {
 }
 
 #[test]
-fn only_the_edge_names_the_world() {
+fn only_the_edge_uses_the_outside_world() {
     let edge: BTreeSet<_> = block("edge").split_whitespace().map(str::to_string).collect();
     let mut faults = Vec::new();
     for (file, _) in sources().into_iter().filter(|(_, module)| !edge.contains(module)) {
@@ -50,7 +50,7 @@ fn only_the_edge_names_the_world() {
 }
 
 #[test]
-fn the_reader_of_sources_sees_what_it_should() {
+fn the_source_reader_finds_all_paths() {
     let text = r##"
         //! crate::comment
         use crate::{a::{x, y}, b, c::{self, d}};
@@ -74,12 +74,12 @@ fn the_reader_of_sources_sees_what_it_should() {
 /// directory (`lint.rs` and `lint/…`), and these may use its items: that is not a cycle. A name that a file re-exports
 /// from a file below it belongs to the latter.
 #[test]
-fn files_do_not_use_each_other_in_a_circle() {
+fn files_do_not_depend_on_each_other_cyclically() {
     assert_eq!(circles(&texts()), Vec::<Vec<String>>::new(), "circles of files");
 }
 
 #[test]
-fn a_circle_of_files_is_found() {
+fn a_cycle_of_files_is_detected() {
     let texts = |one: &str, two: &str, parent: &str| -> Vec<(Vec<String>, String)> {
         [("a", parent), ("a::one", one), ("a::two", two)]
             .map(|(path, text)| (path.split("::").map(str::to_string).collect(), text.to_string()))
@@ -213,7 +213,7 @@ fn tree(tokens: &[String], mut at: usize, mut path: Vec<String>, found: &mut BTr
 }
 
 #[test]
-fn every_name_is_a_module() {
+fn every_name_in_the_readme_is_a_module() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let names: BTreeSet<_> = layers().into_keys().chain(block("edge").split_whitespace().map(str::to_string)).collect();
     let unknown: Vec<_> = names.iter().filter(|name| !src.join(format!("{name}.rs")).exists()).collect();
@@ -221,7 +221,7 @@ fn every_name_is_a_module() {
 }
 
 #[test]
-fn links_between_documents_lead_to_files() {
+fn links_in_documents_refer_to_existing_files() {
     let mut faults = Vec::new();
     for page in documents() {
         for link in links(&fs::read_to_string(&page).unwrap()) {
@@ -235,7 +235,7 @@ fn links_between_documents_lead_to_files() {
 
 /// In *A day in the life*, every Rust name appears in one of the files that its item links to.
 #[test]
-fn the_walks_name_what_is_in_the_files() {
+fn names_in_the_walkthroughs_exist_in_the_linked_files() {
     static NAME: LazyLock<Regex> =
         LazyLock::new(|| Regex::new("`(?:[A-Za-z]+::)?([a-z]+(?:_[a-z0-9]+)*|[A-Z][A-Za-z_]+)`").unwrap());
     let readme = fs::read_to_string(root().join("src/README.md")).unwrap();
@@ -276,7 +276,7 @@ const WORDS: [(&str, &str); 11] = [
 ];
 
 #[test]
-fn the_words_are_plain() {
+fn texts_contain_no_forbidden_words() {
     let words =
         WORDS.map(|(words, instead)| (Regex::new(&format!("(?i)(?:^|[^a-z])({words})(?:[^a-z]|$)")).unwrap(), instead));
     let folders = ["src", "docs", "lints", "tests/suite", "tests/flow", "tests/scenarios", "schemas", "grammar"];

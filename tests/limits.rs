@@ -49,7 +49,7 @@ const LIST: &str = "[{server: notes, tool: notes_list, args: {}}]";
 const FAILS: &str = "[{server: notes, tool: notes_read, args: {title: nothing}}]";
 
 #[test]
-fn green_that_tested_nothing_is_told_everywhere() {
+fn a_pass_that_tested_nothing_is_reported() {
     let world = world(&[("none", "", "[]"), ("used", "", LIST), ("in-vain", "", FAILS)]);
     let said = "passed without testing anything: no call to a server under test succeeded";
     world.run(&["run", "eval.yaml"]).expect(0, &["3 of 3 tasks passed", &format!("warning: {said}: in-vain, none\n")]);
@@ -82,7 +82,7 @@ fn green_that_tested_nothing_is_told_everywhere() {
 }
 
 #[test]
-fn an_agent_that_is_to_call_nothing_has_tested_something() {
+fn a_pass_counts_if_no_calls_are_expected() {
     let world = world(&[("none", "", "[]")]);
     world.write(
         "eval.yaml",
@@ -99,7 +99,7 @@ const TWICE: &str = "[{server: notes, tool: notes_list, args: {}}, {server: note
 const CLEANUP: &str = "  cleanup: [{command: {run: 'touch WORLD/cleaned-{task.name}'}}]\n";
 
 #[test]
-fn a_task_that_goes_beyond_its_limits_fails_and_is_cleaned_up() {
+fn a_task_that_exceeds_its_limits_fails_and_is_cleaned_up() {
     let limits = |limits: &str| format!("  limits: {{{limits}}}\n{CLEANUP}");
     let calls = format!("[{}, {}]", &TWICE[1..TWICE.len() - 1], &TWICE[1..TWICE.len() - 1]);
     let world = world(&[
@@ -130,7 +130,7 @@ fn a_task_that_goes_beyond_its_limits_fails_and_is_cleaned_up() {
 }
 
 #[test]
-fn a_run_that_has_used_its_limit_starts_nothing_more() {
+fn a_run_that_reached_its_limit_starts_no_more_tasks() {
     let tasks = ["a", "b", "c", "d"].map(|name| (name, CLEANUP, TWICE));
     let world = world(&tasks);
     world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxToolCalls: 3}\n  taskSets"));
@@ -158,7 +158,7 @@ fn a_run_that_has_used_its_limit_starts_nothing_more() {
 }
 
 #[test]
-fn a_run_has_only_so_much_time() {
+fn the_time_of_a_run_is_limited() {
     let slow = format!("  setup: [{{command: {{run: sleep 20}}}}]\n{CLEANUP}");
     let world = world(&[("a", &slow, LIST), ("b", &slow, LIST)]);
     world
@@ -169,7 +169,7 @@ fn a_run_has_only_so_much_time() {
 }
 
 #[test]
-fn what_a_model_uses_is_counted_and_priced() {
+fn usage_of_a_model_is_counted_and_priced() {
     let go = |args: &[&str]| {
         let model = Model::new([call("notes_list", json!({})), text("done")]);
         let world = world(&[("t", "", "[]")]);
@@ -226,7 +226,7 @@ fn stopped(
 }
 
 #[test]
-fn a_model_is_stopped_at_the_answer_that_goes_too_far() {
+fn a_model_is_stopped_at_the_answer_that_exceeds_a_limit() {
     // A model that uses 13 tokens per answer, endlessly; the fourth answer exceeds the limit.
     for (limits, args, said) in [
         ("  limits: {maxTokens: 40}\n", &[][..], "the agent exceeded its limit of 40 tokens: 52 were used"),
@@ -245,7 +245,7 @@ fn a_model_is_stopped_at_the_answer_that_goes_too_far() {
 }
 
 #[test]
-fn several_models_share_what_they_may_use() {
+fn several_models_share_one_limit() {
     let world = world(&[("t", "", "[]")]);
     let agent = "{type: builtin.llm-agent, model: 'openai:m-1'}";
     world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
@@ -298,7 +298,7 @@ exec sleep 60
 "#;
 
 #[test]
-fn an_agent_is_stopped_when_it_tells_that_it_went_too_far() {
+fn an_agent_that_reports_usage_beyond_its_limit_is_stopped() {
     let said = "the agent exceeded its limit of 3000 tokens: 4000 were used";
     let limits = "  limits: {maxTokens: 3000}\n";
     for used in [
@@ -319,7 +319,7 @@ fn an_agent_is_stopped_when_it_tells_that_it_went_too_far() {
 }
 
 #[test]
-fn what_is_broken_is_made_again_only_where_that_is_asked_for() {
+fn broken_runs_are_retried_only_on_request() {
     let flaky = "  setup: [{command: {run: 'test -e WORLD/again || { touch WORLD/again; false; }'}}]\n";
     let world = world(&[("t", flaky, LIST)]);
     world.run(&["run", "eval.yaml"]).expect(1, &["0 of 1 task passed, 1 broken"]);
@@ -340,7 +340,7 @@ fn what_is_broken_is_made_again_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_task_says_how_often_it_must_pass() {
+fn a_task_can_set_its_gate() {
     let world = world(&[("t", "", LIST)]);
     let flaky = task("t", "").replace("metadata: {name: t}", "metadata: {name: t, gate: {passes: 2, of: 3}}");
     let flaky = flaky.replace("test -d WORLD", "echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 2");
@@ -375,7 +375,7 @@ fn a_task_says_how_often_it_must_pass() {
 }
 
 #[test]
-fn fail_fast_lets_a_task_meet_its_own_gate() {
+fn fail_fast_respects_the_gate_of_a_task() {
     let world = world(&[("t", "", LIST), ("u", "", LIST)]);
     let flaky = task("t", "").replace("metadata: {name: t}", "metadata: {name: t, gate: {passes: 2, of: 3}}");
     let flaky = flaky.replace("test -d WORLD", "echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 1");
@@ -390,7 +390,7 @@ fn fail_fast_lets_a_task_meet_its_own_gate() {
 }
 
 #[test]
-fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
+fn several_models_share_one_budget_even_if_one_is_refused() {
     let world = world(&[("t", "", "[]")]);
     let agent = "{type: builtin.llm-agent, model: 'openai:m-1'}";
     world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
@@ -421,7 +421,7 @@ fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
 }
 
 #[test]
-fn what_a_run_used_that_was_made_again_is_in_its_results() {
+fn usage_of_retried_attempts_is_in_the_results() {
     // The second attempt has two answers of 13 tokens; the first has one before a refusal.
     let denied = model::Reply::Status(400, None, "{\"error\": {\"message\": \"no\"}}");
     let model = Model::new([call("notes_list", json!({})), denied, call("notes_list", json!({})), text("done")]);
@@ -441,7 +441,7 @@ fn what_a_run_used_that_was_made_again_is_in_its_results() {
 
 /// Neither a line, nor a job summary, nor a page is made from the file of an earlier run.
 #[test]
-fn an_earlier_results_file_is_not_shown_where_the_new_one_could_not_be_written() {
+fn an_old_results_file_is_not_shown_if_the_new_one_cannot_be_written() {
     let world = world(&[("a", "", "[]")]);
     world.run(&["run", "eval.yaml"]).expect(0, &["results: gevals-e-out.json"]);
     // A directory in place of the run's own results, which are written at its end.
@@ -457,7 +457,7 @@ fn an_earlier_results_file_is_not_shown_where_the_new_one_could_not_be_written()
 
 /// A run that was broken or never started does not contribute to a pass rate.
 #[test]
-fn what_never_ran_has_no_interval() {
+fn runs_that_never_ran_have_no_interval() {
     let world = world(&[("a", "", "[]")]);
     world.write("mcp.yaml", "mcpServers: {notes: {command: /nowhere/at/all, enableAllTools: true}}\n");
     let ran = world.run(&["run", "eval.yaml", "-n", "2"]);

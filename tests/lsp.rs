@@ -232,7 +232,7 @@ fn edited(text: &str, edits: &Value) -> String {
 }
 
 #[test]
-fn of_hundreds_of_files_that_change_at_once_the_open_one_comes_first_and_none_is_left_out() {
+fn after_many_changes_the_open_file_is_checked_first_and_none_is_skipped() {
     let wrong = TASK.replace("verify:", "verfy:");
     let names: Vec<String> = (0..300).map(|nth| format!("suite/many/{nth}.yaml")).collect();
     let mut files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), wrong.as_str())).collect();
@@ -265,7 +265,7 @@ fn of_hundreds_of_files_that_change_at_once_the_open_one_comes_first_and_none_is
 }
 
 #[test]
-fn findings_come_as_one_types_and_are_mended() {
+fn findings_appear_while_typing_and_can_be_fixed() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({}));
     editor.open("tasks/t.yaml", TASK);
@@ -316,7 +316,7 @@ fn findings_come_as_one_types_and_are_mended() {
 }
 
 #[test]
-fn what_is_typed_is_completed_explained_found_and_renamed() {
+fn completion_hover_definition_and_rename() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({ "general": { "positionEncodings": ["utf-16"] } }));
     editor.open("tasks/t.yaml", TASK);
@@ -383,7 +383,7 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
 /// A file that is opened by itself may be in a home directory: nothing beside it is searched, and only open files have
 /// diagnostics.
 #[test]
-fn without_a_folder_only_open_files_are_looked_at() {
+fn without_a_folder_only_open_files_are_checked() {
     let world = world();
     let wrong = TASK.replace("verify:", "verfy:");
     world.write("suite/tasks/other.yaml", &wrong);
@@ -399,7 +399,7 @@ fn without_a_folder_only_open_files_are_looked_at() {
 }
 
 #[test]
-fn an_editor_may_say_anything() {
+fn any_message_of_an_editor_is_handled() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({ "general": { "positionEncodings": ["utf-8", "utf-16"] } }));
     let uri = editor.uri("tasks/t.yaml");
@@ -522,7 +522,7 @@ fn operations_arguments_filters_and_anchors_are_completed() {
 }
 
 #[test]
-fn names_lead_through_all_files_of_a_suite() {
+fn references_are_found_in_all_files_of_a_suite() {
     let world = quickstart();
     let mut editor = Editor::start(&world, &json!({}));
     let path = "tasks/write-note.yaml";
@@ -570,7 +570,7 @@ fn names_lead_through_all_files_of_a_suite() {
 }
 
 #[test]
-fn what_is_shown_beside_the_text() {
+fn hover_hints_lenses_and_folding() {
     let world = quickstart();
     let mut editor = Editor::start(&world, &json!({}));
     let path = "tasks/write-note.yaml";
@@ -587,7 +587,7 @@ fn what_is_shown_beside_the_text() {
     let token = editor.at("textDocument/hover", path, &task, "NOTES: \"{env.API")["contents"]["value"].to_string();
     assert!(token.contains("`***`") && !token.contains("hunter2"), "{token}");
     let step = editor.at("textDocument/hover", path, &task, "    - notes.notes_de")["contents"]["value"].to_string();
-    assert!(step.contains("the tool `notes_delete`") && step.contains("Time limit: 1m where it sets none"), "{step}");
+    assert!(step.contains("the tool `notes_delete`") && step.contains("Time limit: 1m (default)"), "{step}");
     // Hints are limited to the requested range.
     let hints = editor.ask("textDocument/inlayHint", json!({ "textDocument": { "uri": uri }, "range": whole }));
     let labels: Vec<&str> = hints.as_array().unwrap().iter().map(|hint| hint["label"].as_str().unwrap()).collect();
@@ -633,7 +633,7 @@ fn what_is_shown_beside_the_text() {
 
 /// For each kind of script and hole: the tokens in it.
 #[test]
-fn tokens_tell_holes_and_shell_apart() {
+fn tokens_distinguish_holes_and_shell() {
     let world = world();
     let task = TASK.replace(
         "      run: echo hello\n",
@@ -681,7 +681,7 @@ fn tokens_tell_holes_and_shell_apart() {
 /// Formatting changes only how holes are written, not their meaning: the plan of the formatted text is the same except
 /// for the spelling.
 #[test]
-fn formatting_changes_how_holes_are_written_and_nothing_else() {
+fn formatting_changes_only_holes() {
     let world = world();
     let wild = TASK
         .replace(

@@ -144,7 +144,7 @@ async fn one_handshake_serves_all_sessions() {
 }
 
 #[tokio::test]
-async fn a_refused_handshake_is_tried_again_for_the_next() {
+async fn a_refused_handshake_is_retried_for_the_next_session() {
     let (hub, mut server) = hub(HubOptions::default());
     let mut first = Agent::on(&hub, SessionKind::Own);
     let mut second = Agent::on(&hub, SessionKind::Own);
@@ -161,7 +161,7 @@ async fn a_refused_handshake_is_tried_again_for_the_next() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_handshake_is_asked_in_its_way() {
+async fn a_server_without_a_handshake_is_supported() {
     let (hub, mut server) = hub(HubOptions::default());
     let serve = tokio::spawn(async move {
         assert_eq!(server.next_json().await["method"], "initialize");
@@ -195,7 +195,7 @@ done
 "#;
 
 #[tokio::test]
-async fn clients_of_both_eras_share_a_server_whichever_came_first() {
+async fn clients_of_both_eras_share_a_server_in_any_order() {
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
     let greeting = r#"{"id":1,"method":"initialize","params":{}}"#.to_owned();
     let discovery = format!(r#"{{"id":1,"method":"server/discover","params":{{{meta}}}}}"#);
@@ -231,7 +231,7 @@ async fn clients_of_both_eras_share_a_server_whichever_came_first() {
 }
 
 #[tokio::test]
-async fn clients_of_one_era_have_one_server_and_a_vain_probe_fixes_none() {
+async fn clients_of_one_era_share_a_server_and_a_failed_probe_has_no_effect() {
     // A client that works without a handshake tries a server that requires one.
     let script = r#"
 while read -r line; do
@@ -253,7 +253,7 @@ done
 }
 
 #[tokio::test]
-async fn ids_and_tokens_of_two_sessions_do_not_mix() {
+async fn ids_and_tokens_of_two_sessions_are_separate() {
     let (hub, mut server) = hub(HubOptions::default());
     let recorder = Recorder::default();
     let mut one = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
@@ -291,7 +291,7 @@ async fn ids_and_tokens_of_two_sessions_do_not_mix() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_of_an_answered_request_goes_to_nobody() {
+async fn messages_about_an_answered_request_are_dropped() {
     let (hub, mut server) = hub(HubOptions::default());
     let recorder = Recorder::default();
     let call = |name: &str| format!(r#"{{"id":1,"method":"tools/call","params":{{"name":"{name}"}}}}"#);
@@ -322,7 +322,7 @@ async fn what_a_server_says_of_an_answered_request_goes_to_nobody() {
 }
 
 #[tokio::test]
-async fn a_server_asks_the_agent_that_works() {
+async fn requests_of_a_server_go_to_the_active_agent() {
     let (hub, mut server) = hub(HubOptions::default());
     let mut own = Agent::on(&hub, SessionKind::Own);
     own.send(r#"{"id":1,"method":"tools/call"}"#).await;
@@ -355,7 +355,7 @@ async fn a_server_asks_the_agent_that_works() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_gives_its_calls_up() {
+async fn a_session_that_ends_cancels_its_calls() {
     let (hub, mut server) = hub(HubOptions::default());
     let recorder = Recorder::default();
     let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
@@ -376,7 +376,7 @@ async fn a_session_that_ends_gives_its_calls_up() {
 }
 
 #[tokio::test]
-async fn rubbish_is_skipped_and_then_fatal() {
+async fn invalid_messages_are_skipped_and_then_fatal() {
     let (hub, mut server) = hub(HubOptions::default());
     let recorder = Recorder::default();
     let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
@@ -402,7 +402,7 @@ async fn rubbish_is_skipped_and_then_fatal() {
 }
 
 #[tokio::test]
-async fn a_message_beyond_the_limit_fails_its_call_alone() {
+async fn a_message_beyond_the_limit_fails_only_its_call() {
     let (hub, mut server) = hub(HubOptions { max_message: 100_000, ..HubOptions::default() });
     let recorder = Recorder::default();
     let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
@@ -438,7 +438,7 @@ async fn a_message_beyond_the_limit_fails_its_call_alone() {
 }
 
 #[tokio::test]
-async fn what_has_no_end_and_is_no_message_breaks_the_connection() {
+async fn an_endless_invalid_message_breaks_the_connection() {
     let (hub, mut server) = hub(HubOptions { max_message: 100_000, ..HubOptions::default() });
     let mut agent = Agent::on(&hub, agent_kind());
     agent.send(r#"{"id":1,"method":"tools/call"}"#).await;
@@ -450,7 +450,7 @@ async fn what_has_no_end_and_is_no_message_breaks_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_given_up() {
+async fn a_silent_server_times_out() {
     let (hub, _server) = hub(HubOptions::default());
     let error = hub.client(SessionKind::Own, ClientOptions::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "`fake` did not answer `initialize` within 30 s");
@@ -492,7 +492,7 @@ async fn secrets_are_masked_in_records_and_not_on_the_wire() {
 }
 
 #[tokio::test]
-async fn ten_thousand_odd_messages_arrive_as_they_were_sent() {
+async fn ten_thousand_unusual_messages_are_relayed_unchanged() {
     let (hub, server) = hub(HubOptions::default());
     let mut agent = Agent::on(&hub, agent_kind());
     let mut random = fastrand::Rng::with_seed(7);
@@ -543,7 +543,7 @@ mod process {
     }
 
     #[tokio::test]
-    async fn a_server_that_exits_at_once_says_why() {
+    async fn a_server_that_exits_immediately_is_reported_with_the_reason() {
         let options = HubOptions { secrets: Arc::new(Secrets::new(["s3cret-token"])), ..HubOptions::default() };
         let hub = Hub::start(shell("echo 'bad token s3cret-token' >&2; exit 3"), options).await.unwrap();
         let error = hub.client(SessionKind::Own, ClientOptions::default()).await.unwrap_err();
@@ -553,7 +553,7 @@ mod process {
     }
 
     #[tokio::test]
-    async fn a_server_that_dies_mid_call_loses_it() {
+    async fn a_call_is_lost_if_the_server_dies() {
         let script = r#"read a; echo '{"id":0,"result":{}}'; read b; read c; kill -9 $$"#;
         let hub = Hub::start(shell(script), HubOptions::default()).await.unwrap();
         let recorder = Recorder::default();
@@ -680,7 +680,7 @@ mod notes {
     }
 
     #[tokio::test]
-    async fn the_demonstration_server_answers_what_was_asked_before_its_input_ended() {
+    async fn the_demonstration_server_answers_all_requests_before_the_end_of_input() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..20 {
@@ -713,7 +713,7 @@ mod notes {
     }
 
     #[tokio::test]
-    async fn a_server_ends_with_its_input_whatever_was_asked() {
+    async fn a_server_ends_with_its_input_after_any_request() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let dir = tempfile::tempdir().unwrap();
         let long = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"ping","params":{{"a":"{}"}}}}"#, "a".repeat(17 << 20));
@@ -893,7 +893,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn an_agent_without_http_has_a_bridge() {
+    async fn an_agent_without_http_uses_a_bridge() {
         let (hub, mut server) = hub(HubOptions::default());
         let recorder = Recorder::default();
         let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
@@ -990,7 +990,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn no_message_hides_a_call() {
+    async fn every_call_over_http_is_recorded() {
         let (hub, mut server) = hub(HubOptions::default());
         let recorder = Recorder::new(Arc::default());
         let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
@@ -1048,7 +1048,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn an_answer_that_nothing_precedes_is_plain_json_and_any_other_a_stream() {
+    async fn an_answer_without_preceding_messages_is_plain_json_otherwise_a_stream() {
         let (hub, mut server) = hub(HubOptions::default());
         let front = hub.serve_http(agent_kind()).await.unwrap();
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -1099,7 +1099,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn a_client_that_comes_back_gets_what_came_meanwhile() {
+    async fn a_reconnecting_client_receives_missed_messages() {
         let (hub, mut server) = hub(HubOptions::default());
         let front = hub.serve_http(agent_kind()).await.unwrap();
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -1281,7 +1281,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_server_is_said() {
+    async fn faults_of_a_server_are_reported() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -1330,7 +1330,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn a_session_that_the_server_has_forgotten_is_opened_anew() {
+    async fn a_session_that_the_server_dropped_is_reopened() {
         let log = Log::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -1388,7 +1388,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn a_broken_stream_is_taken_up_again() {
+    async fn a_broken_stream_is_resumed() {
         let log = Log::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -1451,7 +1451,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn a_front_says_what_an_http_server_says() {
+    async fn a_front_relays_the_answers_of_an_http_server() {
         let log = Log::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let direct = format!("http://{}/mcp", listener.local_addr().unwrap());

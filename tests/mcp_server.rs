@@ -91,7 +91,7 @@ fn project() -> World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tools_say_what_they_do_to_the_world() {
+async fn the_tools_have_annotations_about_their_effects() {
     let world = project();
     let hints = |served: &Served, tool: &str, hint: &str| served.tools[tool]["annotations"][hint].clone();
     let served = Served::with(&world.path("p"), &[]).await;
@@ -121,7 +121,7 @@ async fn the_tools_say_what_they_do_to_the_world() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_author_finds_a_mistake_and_mends_it() {
+async fn an_author_finds_and_fixes_a_mistake() {
     let world = project();
     let served = Served::with(&world.path("p"), &[]).await;
     let found = served.gives("check", json!({"paths": ["bad.yaml"]})).await;
@@ -150,7 +150,7 @@ async fn an_author_finds_a_mistake_and_mends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plans_words_and_conversions() {
+async fn plan_explain_and_convert_return_their_output() {
     let world = project();
     let served = Served::with(&world.path("p"), &[]).await;
     for format in ["tree", "markdown", "mermaid"] {
@@ -184,7 +184,7 @@ async fn plans_words_and_conversions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_beyond_the_root_is_read_or_written() {
+async fn nothing_outside_of_the_root_is_read_or_written() {
     let world = project();
     std::os::unix::fs::symlink(world.path("secret"), world.path("p/out")).unwrap();
     std::os::unix::fs::symlink(world.path("secret/task.yaml"), world.path("p/link.yaml")).unwrap();
@@ -222,7 +222,7 @@ async fn nothing_beyond_the_root_is_read_or_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_written_where_it_is_allowed_and_none_is_overwritten() {
+async fn files_are_written_only_if_allowed_and_never_overwritten() {
     let world = project();
     let served = Served::with(&world.path("p"), &[]).await;
     let given = served.gives("new", json!({"what": "eval", "path": "fresh/eval.yaml"})).await;
@@ -251,7 +251,7 @@ async fn files_are_written_where_it_is_allowed_and_none_is_overwritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_do_not_fit_are_refused_with_a_reason() {
+async fn invalid_arguments_are_rejected_with_a_reason() {
     let world = project();
     let served = Served::with(&world.path("p"), &[]).await;
     for (tool, arguments, why) in [
@@ -287,7 +287,7 @@ async fn arguments_that_do_not_fit_are_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn evals_are_run_where_it_is_allowed() {
+async fn evals_are_run_only_if_allowed() {
     let world = project();
     let served = Served::with(&world.path("p"), &["--allow-run"]).await;
     let ran = served.gives("run", json!({"eval": "eval.yaml"})).await;
@@ -346,7 +346,7 @@ async fn a_run_that_is_cancelled_cleans_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_ends_and_cleans_up_where_its_server_is_killed() {
+async fn a_run_ends_and_cleans_up_if_its_server_is_killed() {
     let world = slow_project();
     let (pid, gevals, root) = (world.path("pid"), env!("CARGO_BIN_EXE_gevals"), world.path("p"));
     let script = format!("echo $$ > {}; exec {gevals} mcp --root {} --allow-run", pid.display(), root.display());
@@ -407,7 +407,7 @@ async fn a_client_that_closes_the_input_ends_its_run() {
 }
 
 #[test]
-fn a_line_that_is_no_message_is_refused_and_what_was_asked_before_the_end_is_answered() {
+fn invalid_lines_are_rejected_and_requests_before_the_end_of_input_are_answered() {
     let world = project();
     let (child, mut input) = at_its_streams(&world, &[]);
     for line in ["{\"jsonrpc\": \"2.0\",", "", "hello", "[]", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":3}"] {
@@ -460,7 +460,7 @@ async fn no_secret_is_in_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_serves_http_to_this_machine_alone() {
+async fn it_serves_http_only_to_local_clients() {
     let world = project();
     world.run(&["mcp", "--http", "0.0.0.0:0"]).expect(2, &["only local clients are served"]);
     world.run(&["mcp", "--root", "nowhere"]).expect(2, &["nowhere"]);

@@ -184,7 +184,7 @@ fn acp_agents_that_stop_early() {
 }
 
 #[test]
-fn acp_agents_that_do_not_speak() {
+fn acp_agents_that_do_not_answer() {
     each(Kind::Acp, &useless(3));
     each(
         Kind::Acp,
@@ -205,7 +205,7 @@ fn acp_agents_that_do_not_speak() {
 }
 
 #[test]
-fn acp_agents_that_speak_badly() {
+fn acp_agents_that_violate_the_protocol() {
     const UPDATE: &str =
         r#""jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"#;
     let chunks = format!(
@@ -292,7 +292,7 @@ fn with_server(task: &str) -> World {
 
 /// No step passes because of what is missing in a malformed answer.
 #[test]
-fn a_step_does_not_take_a_malformed_answer_for_one_without_errors() {
+fn a_malformed_answer_does_not_count_as_one_without_errors() {
     let step = "  requires: [{mcpServer: s, as: s}]\n  verify: [{s.put: {args: {}, expect: {isError: false, content: {not: {contains: bad}}}}}]\n";
     let world = with_server(step);
     for (answer, exit, said) in [
@@ -312,7 +312,7 @@ fn a_step_does_not_take_a_malformed_answer_for_one_without_errors() {
 
 /// An assertion that forbids a misspelled tool could never fail.
 #[test]
-fn nothing_is_run_where_an_assertion_misspells_a_tool() {
+fn nothing_is_run_if_an_assertion_misspells_a_tool() {
     let task = |tool: &str| {
         let world = with_server("  verify: [{command: {run: test -d /}}]\n");
         let set = format!("{{path: task.yaml, assertions: {{toolsNotUsed: [{{server: s, tool: {tool}}}]}}}}");

@@ -23,19 +23,19 @@ use gevals::{
 };
 
 #[test]
-fn single_faults_of_tasks_are_seen_and_placed() {
+fn single_faults_in_tasks_are_reported_at_their_location() {
     hold(&corpus("kind: Task", 20), 14, 1000);
 }
 
 #[test]
-fn single_faults_of_evals_are_seen_and_placed() {
+fn single_faults_in_evals_are_reported_at_their_location() {
     hold(&corpus("kind: Eval", 20), 12, 500);
 }
 
 /// If one letter of one key or of one name in a hole is wrong, the safe fixes restore the original text, or change
 /// nothing.
 #[test]
-fn safe_fixes_restore_what_was_meant_or_nothing() {
+fn safe_fixes_restore_the_original_or_change_nothing() {
     let corpus: Vec<Valid> = ["kind: Task", "kind: Eval"].into_iter().flat_map(|kind| corpus(kind, 20)).collect();
     let looked: Vec<(usize, usize, Vec<String>)> = corpus
         .par_iter()

@@ -102,7 +102,7 @@ fn path(spans: &[Span], span: &Span) -> Vec<String> {
 }
 
 #[test]
-fn a_file_gets_a_trace_by_the_conventions() {
+fn a_trace_in_a_file_follows_the_conventions() {
     let world = world();
     world.run(&["run", "eval.yaml", "--otlp", "traces.jsonl"]).expect(1, &["1 of 3 tasks passed"]);
     let text = world.read("traces.jsonl");
@@ -206,7 +206,7 @@ fn collector(collector: Arc<Collector>) -> String {
 }
 
 #[test]
-fn a_collector_gets_all_of_it_even_if_it_is_busy_at_first() {
+fn a_collector_receives_everything_even_if_it_is_busy_at_first() {
     let world = world();
     let refusals = Mutex::new(vec![StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS]);
     let there = Arc::new(Collector { refusals, ..Collector::default() });
@@ -242,7 +242,7 @@ fn a_collector_gets_all_of_it_even_if_it_is_busy_at_first() {
 }
 
 #[test]
-fn what_a_collector_does_not_take_is_said_and_changes_no_verdict() {
+fn failures_of_a_collector_are_reported_and_do_not_change_verdicts() {
     let world = world();
     let passed = ["run", "eval.yaml", "--run", "^good$", "--otlp"];
     let run = |to: &str, code: i32, said: &[&str]| {

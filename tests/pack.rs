@@ -86,7 +86,7 @@ fn the_same_input_gives_the_same_bytes() {
 }
 
 #[test]
-fn units_together_are_the_run_of_the_pack() {
+fn all_units_together_give_the_results_of_a_run() {
     let world = suite();
     world.run(&["pack", "p", "-o", "s.gevals", "-n", "2"]).expect(0, &["4 units of 2 tasks, 8 files"]);
     // The pack no longer needs the project.
@@ -177,7 +177,7 @@ fn several_units_are_run_one_after_another() {
 }
 
 #[test]
-fn what_is_missing_doubled_or_foreign_is_named() {
+fn missing_duplicate_and_foreign_units_are_named() {
     let world = suite();
     world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
     world.run(&["pack", "p", "-o", "t.gevals", "-n", "3"]).expect(0, &[]);
@@ -215,7 +215,7 @@ fn what_is_missing_doubled_or_foreign_is_named() {
 
 /// A file with several results, and one with a byte order mark, are split as well.
 #[test]
-fn shards_of_a_pack_are_put_together_in_its_order() {
+fn shards_of_a_pack_are_merged_in_its_order() {
     let world = suite();
     world.run(&["pack", "p", "-o", "s.gevals", "-n", "3"]).expect(0, &[]);
     world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]);
@@ -371,7 +371,7 @@ fn an_interrupted_unit_cleans_up_itself() {
 /// The supervising process must acknowledge pending cleanups before the unit continues. When that process is gone, the
 /// unit does nothing more, not even cleanups, because another process may have started them.
 #[test]
-fn an_attended_unit_waits_until_what_is_pending_is_kept() {
+fn an_attended_unit_waits_until_pending_cleanups_are_acknowledged() {
     use std::io::Write;
     let world = World::new(&[
         ("p/gevals.toml", ""),
@@ -414,7 +414,7 @@ fn an_attended_unit_waits_until_what_is_pending_is_kept() {
 }
 
 #[test]
-fn secrets_are_in_no_pack() {
+fn packs_contain_no_secrets() {
     let world = suite();
     world.write("p/mcp.json", r#"{"mcpServers": {"s": {"command": "some-server", "env": {"S_TOKEN": "${S_TOKEN}"}, "enableAllTools": true}}}"#);
     let eval = EVAL.replace("  taskSets", "  mcpConfigFile: mcp.json\n  taskSets");
@@ -457,7 +457,7 @@ fn secrets_are_in_no_pack() {
 /// Patterns, names with blanks, directories that a script changes to; files that are not packed are reported, without
 /// secrets.
 #[test]
-fn what_scripts_name_is_packed_or_listed() {
+fn files_that_scripts_use_are_packed_or_reported() {
     let world = suite();
     let script = "#!/bin/sh\nset -e\n. ./lib.sh\ntrue --env-file .env\ncat data/*.json \"my files/the list.txt\"\n\
                   (cd parts && cat one.txt)\ncat .cache/warm.txt || true\n";
@@ -510,7 +510,7 @@ fn unpacked(world: &World, pack: &str) -> String {
 }
 
 #[test]
-fn what_cannot_be_packed_is_refused() {
+fn evals_that_cannot_be_packed_are_rejected() {
     let world = suite();
     world.run(&["pack", "p", "-o", "p"]).expect(2, &["is a directory"]);
     let eval = world.read("p/eval.yaml");
@@ -536,7 +536,7 @@ fn what_cannot_be_packed_is_refused() {
 }
 
 #[test]
-fn archives_that_are_hostile_or_damaged_are_refused() {
+fn hostile_and_damaged_archives_are_rejected() {
     let world = suite();
     world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
     let whole = fs::read(world.path("s.gevals")).unwrap();

@@ -91,7 +91,7 @@ fn manifests_agree() {
 
 /// Every target with a release is known to everything that selects one.
 #[test]
-fn all_know_the_same_targets() {
+fn all_lists_of_targets_agree() {
     let found = |text: &str, pattern: &str| {
         let mut all: Vec<String> = Regex::new(pattern).unwrap().captures_iter(text).map(|c| c[1].to_owned()).collect();
         all.sort();
@@ -195,7 +195,7 @@ impl Hub {
 }
 
 #[test]
-fn the_action_takes_the_release_that_it_is_named_by() {
+fn the_action_uses_the_release_of_its_tag() {
     let hub = Hub::new();
     let tag = concat!("v", env!("CARGO_PKG_VERSION"));
     let found = |(status, said): (Option<i32>, String), why: &str| {
@@ -238,7 +238,7 @@ fn the_action_takes_the_release_that_it_is_named_by() {
 
 /// Scripts that a shell runs are executable, and start with an interpreter line.
 #[test]
-fn scripts_of_packaging_can_be_run() {
+fn packaging_scripts_are_executable() {
     for path in ["build", "try", "version", "npm/pack", "npm/gevals/bin/gevals.js", "homebrew/formula", "action/run.sh"]
     {
         let path = root().join("packaging").join(path);
@@ -249,7 +249,7 @@ fn scripts_of_packaging_can_be_run() {
 
 /// A formula contains the checksum of each archive, or is not written.
 #[test]
-fn a_formula_lacks_no_checksum() {
+fn a_formula_contains_all_checksums() {
     let folder = tempfile::tempdir().unwrap();
     let sums = folder.path().join("sums");
     let formula = || Command::new(root().join("packaging/homebrew/formula")).arg(&sums).output().unwrap();

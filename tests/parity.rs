@@ -22,7 +22,7 @@ use page::pages;
 const CASES: usize = 300;
 
 #[test]
-fn verdicts_are_those_of_the_existing_tool_or_differ_for_a_reason() {
+fn verdicts_equal_those_of_upstream_or_differ_for_a_documented_reason() {
     let pages = pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parity"));
     let sections = probe::all_sections(&pages);
     let (mut equal, mut differ) = (0, 0);

@@ -65,7 +65,7 @@ fn full() -> Value {
 }
 
 #[test]
-fn a_row_has_what_a_result_says() {
+fn a_row_contains_the_values_of_a_result() {
     let world = World::new(&[]);
     world.write(
         "out/gevals-e-out.json",
@@ -133,7 +133,7 @@ fn a_row_has_what_a_result_says() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_leaves_no_file() {
+fn no_file_is_written_after_an_error() {
     let world = World::new(&[("bad.json", "{\"results\": [{\"taskName\": \"a\"}, {}]}"), ("good.json", "[]")]);
     let export = |from: &str, to: &str| world.run(&["result", "export", "parquet", from, "-o", to]);
     export("bad.json", "x.parquet").expect(2, &["`bad.json`: its result 2 has no `taskName`"]);

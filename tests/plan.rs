@@ -144,7 +144,7 @@ fn ids_follow_the_structure() {
 }
 
 #[test]
-fn edges_say_what_feeds_what() {
+fn edges_follow_the_data_flow() {
     let mut flow = flow(&plan(RICH));
     flow.sort();
     assert_eq!(
@@ -167,7 +167,7 @@ fn edges_say_what_feeds_what() {
 }
 
 #[test]
-fn a_plan_says_what_it_takes() {
+fn a_plan_lists_its_requirements() {
     let plan = plan(RICH);
     let env: Vec<_> = plan.env.iter().map(|(n, _)| n.as_str()).collect();
     assert_eq!(env, ["PORT", "URL", "API_TOKEN", "HOME_DIR"]);
@@ -264,7 +264,7 @@ fn minimal(rest: &str) -> String {
 }
 
 #[test]
-fn the_digest_ignores_place_and_formatting_and_nothing_else() {
+fn the_digest_ignores_only_location_and_formatting() {
     let digest = |path: &str, text: &str| wire::digest(&plan_at(path, text));
     let text = minimal("verify: [{http: {url: 'http://x/{env.A}', method: GET}}]");
     let first = digest("a/t.yaml", &text);
@@ -378,7 +378,7 @@ fn servers_are_shown_without_their_secrets() {
 }
 
 #[test]
-fn a_table_has_a_row_a_task() {
+fn a_table_has_one_row_per_task() {
     let format = FORMATS.iter().find(|f| f.name == "markdown").unwrap();
     let plans = [plan(RICH), plan(&minimal("verify: []").replacen("name: t", "name: 'a | `b`'", 1))];
     let shown = (format.render)(&[View::new(&plans)]);
@@ -395,7 +395,7 @@ fn a_table_has_a_row_a_task() {
 }
 
 #[test]
-fn the_tree_is_calm() {
+fn the_tree_has_the_expected_text() {
     let shown = (FORMATS[0].render)(&[View::new(&[plan(RICH)])]);
     let expected = "\
 rich  portable · easy · suite/task.yaml
@@ -442,7 +442,7 @@ rich  portable · easy · suite/task.yaml
 }
 
 #[test]
-fn the_wire_form_has_a_schema() {
+fn the_json_form_matches_its_schema() {
     let schema = serde_json::to_value(schemars::schema_for!(wire::PlanDocument)).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let document = |plans: &[Plan]| serde_json::to_value(wire::document([(None, plans)])).unwrap();
@@ -456,7 +456,7 @@ fn the_wire_form_has_a_schema() {
 }
 
 #[test]
-fn outcomes_are_painted_on_every_picture() {
+fn outcomes_are_shown_in_every_picture() {
     let plans = [plan(RICH)];
     let outcome = |task: &str, action: &str| {
         assert_eq!(task, "rich");
@@ -484,7 +484,7 @@ const HOSTILE: &[&str] = &[
 ];
 
 #[test]
-fn nothing_breaks_out_of_a_picture() {
+fn hostile_text_cannot_break_out_of_a_picture() {
     let long = "x".repeat(10_000);
     for hostile in HOSTILE.iter().copied().chain([long.as_str()]) {
         let (mut checked, _) = checked("t.yaml", &minimal("verify: [{command: {run: 'true'}}]"));
@@ -589,7 +589,7 @@ fn many_tasks_and_many_steps_stay_readable() {
 }
 
 #[test]
-fn what_is_expected_is_shown_without_secrets() {
+fn expectations_are_shown_without_secrets() {
     let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
     let check = |text: &str| {
         minimal(&format!("verify: [{{command: {{run: 'cat out', expect: {{stdout: {{contains: {text}}}}}}}}}]"))
@@ -604,7 +604,7 @@ fn what_is_expected_is_shown_without_secrets() {
 }
 
 #[test]
-fn sixty_steps_fit_a_screen() {
+fn a_plan_of_sixty_steps_fits_on_a_screen() {
     let steps = |count: usize, step: &dyn Fn(usize) -> String| -> String {
         (0..count).map(|i| format!("\n    - {}", step(i))).collect()
     };
@@ -626,7 +626,7 @@ fn sixty_steps_fit_a_screen() {
 }
 
 #[test]
-fn a_plan_of_many_steps_is_lowered_in_one_go() {
+fn a_plan_of_many_steps_is_lowered_in_one_pass() {
     let steps: String = (0..20_000)
         .map(|i| match i {
             0 => "    - command: {id: s0, run: 'true', outputs: {o: \"{stdout}\"}}\n".to_owned(),
@@ -677,7 +677,7 @@ fn checks(key: &str) -> Plan {
 }
 
 #[test]
-fn checks_side_by_side_wait_only_for_what_they_use() {
+fn parallel_checks_wait_only_for_their_inputs() {
     let (one_by_one, beside) = (checks(""), checks(", parallelVerify: true"));
     let chain = ["agent -> verify/a", "verify/a -> verify/b", "verify/b -> verify/g", "verify/d -> verify/e"];
     assert!(chain.iter().all(|edge| order(&one_by_one).contains(&(*edge).to_owned())));
@@ -711,7 +711,7 @@ fn checks_side_by_side_wait_only_for_what_they_use() {
 }
 
 #[test]
-fn what_is_reported_stands_in_written_order() {
+fn reports_are_in_written_order() {
     let mut reports = ["agent", "verify/e", "verify/g/steps/c", "verify/g", "verify/a", "cleanup/z", "verify/b"]
         .map(|id| (id.to_owned(), ()));
     let ids = |reports: &[(String, ())]| reports.iter().map(|(id, ())| id.clone()).collect::<Vec<_>>();
@@ -724,7 +724,7 @@ fn what_is_reported_stands_in_written_order() {
 }
 
 #[test]
-fn a_plan_says_why_a_step_waits() {
+fn a_plan_explains_why_a_step_waits() {
     let plan = plan(RICH);
     let ask = |name: &str| {
         let [ix] = why::find(&plan, name)[..] else { panic!("{name}: {:?}", why::find(&plan, name)) };
@@ -967,7 +967,7 @@ fn boxes_of_an_svg_do_not_overlap() {
 }
 
 #[test]
-fn a_page_stands_alone_and_hides_secrets() {
+fn a_page_is_self_contained_and_hides_secrets() {
     let (checked, sources) = checked(
         "suite/task.yaml",
         &RICH.replace("url: \"{env.URL}/a\"", "url: \"{env.URL}/a\", headers: {Authorization: hunter3}"),
@@ -996,7 +996,7 @@ fn told(format: &str, diff: &Diff) -> String {
 }
 
 #[test]
-fn a_diff_says_what_changed_and_whether_reach_grows() {
+fn a_diff_shows_changes_and_whether_effects_grow() {
     let old = plan(RICH);
     let same = diffed(&old, &plan(&RICH.replace("difficulty: easy", "difficulty: hard")));
     assert!(same.is_empty() && !same.grows(), "{same:?}");
@@ -1074,7 +1074,7 @@ fn results_are_read_back() {
 
 /// Two runs of one task, one of which counted tokens, and one run of another; the plan has five runs of the first.
 #[test]
-fn what_to_expect_is_the_mean_of_earlier_runs_times_those_to_come() {
+fn estimates_are_the_mean_of_earlier_runs_times_the_planned_ones() {
     let file = serde_json::json!({ "results": [
         { "taskName": "t", "durationSeconds": 1.0, "tokenEstimate": { "totalTokens": 100, "cost": 0.25 } },
         { "taskName": "t", "durationSeconds": 2.0, "tokenEstimate": { "totalTokens": 200, "cost": 0.75 } },

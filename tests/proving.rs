@@ -10,7 +10,7 @@ use serde_json::Value;
 use world::World;
 
 #[test]
-fn hundreds_of_mutants_are_noticed_or_the_missing_check_is_named() {
+fn mutants_are_detected_or_the_missing_check_is_named() {
     let world = World::new(&[]);
     world.copy("tests/prove", "p");
     world.copy("examples/quickstart", "q");

@@ -57,7 +57,7 @@ fn page_of(name: &str) -> String {
 }
 
 #[test]
-fn tables_are_fresh() {
+fn tables_are_up_to_date() {
     let mut stale = Vec::new();
     for page in reference() {
         let fresh = generated(&page.text);
@@ -259,7 +259,7 @@ fn eval(dir: &Path, examples: &[&Example], agent: &str) -> BTreeMap<String, Stri
 }
 
 #[test]
-fn examples_fail_and_pass() {
+fn solutions_pass_examples_and_others_fail() {
     let all = examples();
     let solved: Vec<(&Example, &str)> =
         all.iter().filter_map(|example| Some((example, example.fate.strip_prefix("passes with: ")?))).collect();
@@ -400,7 +400,7 @@ fn objects(schema: &Value, pointer: &str, found: &mut impl FnMut(&str, &Value)) 
 
 /// Every option on a page is an option of a gevals command, or of another program.
 #[test]
-fn every_option_is_one() {
+fn every_documented_option_exists() {
     /// Options of cargo, npm, gh, kubectl, curl, docker, and of programs in examples.
     const OTHERS: [&str; 18] = [
         "--acp",
@@ -515,7 +515,7 @@ fn walk(command: &clap::Command, above: &mut Vec<String>, visit: &mut impl FnMut
 
 /// The text after the options of a command is printed unchanged: the terminal would wrap a longer line once more.
 #[test]
-fn no_epilogue_is_too_wide() {
+fn help_epilogues_fit_the_width() {
     let mut faults = Vec::new();
     walk(&cli::commands(), &mut Vec::new(), &mut |name, command| {
         let text =
@@ -535,7 +535,7 @@ fn exits(command: &clap::Command) -> Option<String> {
 }
 
 #[test]
-fn every_command_says_how_it_ends() {
+fn every_command_documents_its_exit_statuses() {
     let commands = cli::commands();
     for command in commands.get_subcommands() {
         let inner: Vec<&clap::Command> = command.get_subcommands().collect();
@@ -618,7 +618,7 @@ fn rust(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// Every root of holes is in the table of holes.
 #[test]
-fn every_root_is_listed() {
+fn every_root_of_holes_is_listed() {
     let page = page_of("holes.md");
     let table = page.split("## Roots").nth(1).unwrap().split("```").next().unwrap();
     for name in ROOTS.iter().chain(&LOCALS).chain(&["calls"]) {
@@ -635,7 +635,7 @@ fn every_root_is_listed() {
 
 /// Each filter has an example, and its result is the one on the page.
 #[test]
-fn filters_give_what_the_page_says() {
+fn filters_return_the_documented_results() {
     let scope = json!({
         "env": { "NAME": "Ann Lee" },
         "response": { "json": { "tags": ["b", "a", "b"], "price": -2.56, "count": "7" } },

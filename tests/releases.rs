@@ -164,7 +164,7 @@ fn a_release_is_added_pinned_and_run() {
 }
 
 #[test]
-fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else() {
+fn a_lost_cache_is_restored_only_with_locked_files() {
     let (releases, world) = (Releases::default(), world("1.0.0"));
     releases.release("v1.0.0", "1.0.0");
     let url = releases.serve();
@@ -201,7 +201,7 @@ fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else()
 }
 
 #[test]
-fn pins_move_when_they_are_asked_to() {
+fn pins_are_updated_only_on_request() {
     let (releases, world) = (Releases::default(), world("1.0.0"));
     releases.release("v1.0.0", "1.0.0");
     let url = releases.serve();
@@ -277,7 +277,7 @@ fn an_extension_is_added_to_any_form_of_a_map() {
 }
 
 #[test]
-fn what_is_not_as_it_should_be_is_not_kept() {
+fn invalid_releases_are_not_kept() {
     let (releases, world) = (Releases::default(), world("1.0.0"));
     releases.release("v1.0.0", "1.0.0");
     let url = releases.serve();
@@ -313,7 +313,7 @@ fn what_is_not_as_it_should_be_is_not_kept() {
 
 /// The layout of the existing tool: one archive per platform, whose program uses JSON-RPC.
 #[test]
-fn an_archive_has_its_program_unpacked_and_asked() {
+fn the_program_in_an_archive_is_unpacked_and_queried() {
     let (releases, world) = (Releases::default(), world("rpc"));
     let url = releases.serve();
     let program = r#"#!/usr/bin/env python3
@@ -504,7 +504,7 @@ closed()
 "#;
 
 #[test]
-fn a_wrong_program_fails_what_it_breaks_and_nothing_else() {
+fn each_faulty_program_violates_exactly_its_requirement() {
     let world = World::new(&[]);
     let wrong = [
         ("", ""),
@@ -548,7 +548,7 @@ fn a_wrong_program_fails_what_it_breaks_and_nothing_else() {
 }
 
 #[test]
-fn what_an_eval_denies_or_does_not_substitute_is_not_run() {
+fn denied_or_unsubstituted_packages_are_not_run() {
     let (releases, world) = (Releases::default(), world("1.0.0"));
     releases.release("v1.0.0", "1.0.0");
     let url = releases.serve();
@@ -581,7 +581,7 @@ fn what_an_eval_denies_or_does_not_substitute_is_not_run() {
 
 /// A package is allowed or denied independently of how its reference is spelled.
 #[test]
-fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
+fn other_spellings_of_a_package_do_not_bypass_allow_and_deny() {
     let world = world("1.0.0");
     let eval = world.read("eval.yaml");
     let found = |extensions: &str, sources: &str, says: &str| {
@@ -643,7 +643,7 @@ fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
 
 /// Evals in one directory share its lock: locking one of them may break another.
 #[test]
-fn a_lock_says_which_other_evals_it_breaks() {
+fn a_lock_reports_other_evals_that_it_breaks() {
     let world = World::new(&[("t.yaml", &TASK.replace("EXPECTED", "1.0.0"))]);
     world.write("u.yaml", &world.read("t.yaml").replace("name: t}", "name: u}").replace("files.read", "files.other"));
     let manifest = MANIFEST.replace("VERSION", "1.0.0");
@@ -715,7 +715,7 @@ fn a_local_program_is_denied_by_its_digest() {
 
 /// A plan shows which program runs in place of another.
 #[test]
-fn every_format_of_a_plan_shows_what_stands_in() {
+fn every_format_of_a_plan_shows_substituted_programs() {
     let world = World::new(&[
         ("eval.yaml", EVAL),
         (

@@ -27,7 +27,7 @@ fn says(ran: &Ran, not: &[&str]) {
 }
 
 #[test]
-fn upstreams_results_are_summarised() {
+fn results_of_upstream_are_summarized() {
     let world = upstream();
     world.run(&["result", "summary", "new.json"]).expect(
         0,
@@ -66,7 +66,7 @@ fn upstreams_results_are_summarised() {
 }
 
 #[test]
-fn upstreams_results_are_shown_in_full() {
+fn results_of_upstream_are_shown_in_full() {
     let world = upstream();
     world.write("tasks/fix.yaml", "kind: Task\nsteps:\n  prompt:\n    file: prompt.md\n");
     world.write("tasks/prompt.md", "Mend the service.\n");
@@ -98,7 +98,7 @@ fn upstreams_results_are_shown_in_full() {
 }
 
 #[test]
-fn thresholds_decide() {
+fn thresholds_determine_the_exit_status() {
     let world = upstream();
     for (args, code, said) in [
         (vec!["--task", "0.66"], 0, "PASSED"),
@@ -118,7 +118,7 @@ fn thresholds_decide() {
 
 /// Every command that reads results uses the outcome of each task, and whether the file is complete.
 #[test]
-fn every_command_obeys_the_outcome_and_the_completeness() {
+fn every_command_uses_outcomes_and_completeness() {
     let world = World::new(&[]);
     let result = |name: &str, more: &str| {
         format!(
@@ -180,7 +180,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
 }
 
 #[test]
-fn a_regression_is_an_exit_status() {
+fn a_regression_determines_the_exit_status() {
     let world = upstream();
     let said = [
         "Losses (1):\n  ↓ fix-service  passed → failed\n      verification failed",
@@ -235,7 +235,7 @@ fn junit_goes_to_a_file_or_to_the_terminal() {
 }
 
 #[test]
-fn files_that_are_no_results_are_refused() {
+fn files_that_are_not_results_are_rejected() {
     let world = World::new(&[("empty.json", ""), ("other.json", "{}"), ("broken.json", "[{"), ("bin.json", "[]")]);
     std::fs::write(world.path("bin.json"), [0xff, 0xfe]).unwrap();
     for (file, said) in [
@@ -259,7 +259,7 @@ fn quickstart() -> World {
 }
 
 #[test]
-fn shards_are_parts_of_a_run() {
+fn shards_together_are_the_whole_run() {
     let world = quickstart();
     world.run(&["run", "q", "-o", "whole"]).expect(0, &[]);
     for shard in ["1", "2", "3"] {
@@ -345,7 +345,7 @@ fn archives(world: &World, folder: &str) -> [String; 4] {
 
 /// Every subcommand accepts a directory, an archive, and the URL of either. Parts of a run are merged.
 #[test]
-fn folders_archives_and_urls_stand_for_the_results_in_them() {
+fn folders_archives_and_urls_are_read_as_the_results_in_them() {
     let world = quickstart();
     world.run(&["run", "q", "-o", "whole"]).expect(0, &[]);
     for shard in ["1", "2"] {
@@ -389,7 +389,7 @@ fn folders_archives_and_urls_stand_for_the_results_in_them() {
 }
 
 #[test]
-fn what_stands_for_no_results_is_refused() {
+fn inputs_without_results_are_rejected() {
     let world = upstream();
     std::fs::create_dir(world.path("empty")).unwrap();
     world.write("other/notes.txt", "");
@@ -435,7 +435,7 @@ fn what_stands_for_no_results_is_refused() {
 }
 
 #[test]
-fn tasks_are_selected_and_nonsense_is_refused() {
+fn tasks_are_selected_and_invalid_selections_are_rejected() {
     let world = quickstart();
     for (args, code, said) in [
         (vec!["--run", "^arch"], 0, "1 of 1 task passed"),
@@ -466,7 +466,7 @@ fn tasks_are_selected_and_nonsense_is_refused() {
 }
 
 #[test]
-fn a_random_order_can_be_had_again() {
+fn a_random_order_can_be_repeated() {
     let world = quickstart();
     let order = |seed: &str| {
         let ran = world.run(&["run", "q", "--shuffle", "--seed", seed]).expect(0, &[&format!("--seed {seed}")]);
@@ -481,7 +481,7 @@ fn a_random_order_can_be_had_again() {
 }
 
 #[test]
-fn the_first_that_does_not_pass_may_be_the_last() {
+fn fail_fast_stops_after_the_first_failure() {
     let world = quickstart();
     let task = world.read("q/tasks/tidy-up.yaml");
     world.write("q/tasks/tidy-up.yaml", &task.replace("Reviewed: yes$", "Reviewed: no$"));
@@ -536,7 +536,7 @@ fn one_flaky() -> World {
 }
 
 #[test]
-fn a_gate_may_be_a_rate_that_runs_show() {
+fn a_gate_may_be_a_pass_rate_with_confidence() {
     let world = one_flaky();
     let gate = |args: &[&str]| world.run(&[&["run", "eval.yaml", "--gate"], args].concat());
     gate(&["0.5@95%"]).expect(1, &["the gate is `0.5@95%`, which is 5 passes of 5 runs: missed by flaky (4 of 5)"]);
@@ -574,7 +574,7 @@ fn tasks_run_until_their_gate_is_decided() {
 }
 
 #[test]
-fn runs_are_told_with_what_they_are_worth() {
+fn runs_are_reported_with_their_confidence() {
     let world = one_flaky();
     let once = "a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time";
     world.run(&["run", "eval.yaml"]).expect(0, &[once]);
@@ -620,7 +620,7 @@ fn runs_are_told_with_what_they_are_worth() {
 
 /// `tests/render/report.cjs` tests the page of results in a browser.
 #[test]
-fn results_become_a_page_that_needs_nothing_else() {
+fn results_are_rendered_as_a_self_contained_page() {
     let world = quickstart();
     let task = world.read("q/tasks/write-note.yaml");
     world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread\n", "contains: </script>Cake\n"));
@@ -684,7 +684,7 @@ fn failing(verify: &str) -> World {
 
 /// The report of a failure contains the values of variables and holes, and no secret.
 #[test]
-fn a_failure_says_what_it_was_given() {
+fn a_failure_shows_the_values_it_used() {
     let world = failing(
         "    - foreach:\n        var: v\n        in: [a, b]\n        steps:\n          - command: {run: 'test -n \"$API_TOKEN\" && test \"$V\" = a', env: {V: \"{v}\"}}\n    - command: {run: 'test \"$T\" = x', env: {T: \"{env.TITLE}\"}}\n",
     );
@@ -719,7 +719,7 @@ fn a_failure_says_what_it_was_given() {
 
 /// A step that waits reports how long and how often it tried.
 #[test]
-fn a_wait_in_vain_says_how_long_it_was() {
+fn a_failed_wait_reports_its_duration() {
     let world = failing(
         "    - eventually:\n        timeout: 1s\n        interval: 300ms\n        steps:\n          - command: {run: \"echo not yet; test -e WORLD/none\"}\n",
     );
@@ -732,7 +732,7 @@ fn a_wait_in_vain_says_how_long_it_was() {
 
 /// Agent files that are in the directory of the results; one page for all agents, and one for each.
 #[test]
-fn several_agents_make_one_page() {
+fn several_agents_share_one_page() {
     let world = failing("    - notes.notes_read: {args: {title: \"{env.TITLE}\"}}\n");
     let args = ["run", "eval.yaml", "--agent", "./a.yaml", "--agent", "b.yaml", "--report", "html"];
     let ran = world.run(&args).expect(1, &[]);
@@ -761,7 +761,7 @@ fn several_agents_make_one_page() {
 
 /// A hole without a value is reported with the values that exist.
 #[test]
-fn a_hole_without_a_value_names_what_there_is() {
+fn a_hole_without_a_value_lists_available_values() {
     let world = quickstart();
     let task = world.read("q/tasks/write-note.yaml");
     for (hole, said) in [
@@ -776,7 +776,7 @@ fn a_hole_without_a_value_names_what_there_is() {
 
 /// Tasks that detect mutants, and one that detects nothing.
 #[test]
-fn a_suite_proves_that_it_can_fail() {
+fn prove_detects_tasks_that_cannot_fail() {
     let world = quickstart();
     let ran =
         world.run(&["prove", "q", "--run", "write-note", "--badge", "badge.json", "--format", "json"]).expect(0, &[]);
@@ -830,7 +830,7 @@ fn a_suite_proves_that_it_can_fail() {
 
 /// Without cleanup, the next trial finds the task's own note: that is reported, and no mutant counts.
 #[test]
-fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
+fn leftovers_of_a_task_are_reported_and_invalidate_the_proof() {
     let world = quickstart();
     let dir = world.path("left/notes");
     world.write(
@@ -894,7 +894,7 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
 
 /// If a proof is killed during a trial, the next run and `gevals recover` clean up what the trial has set up.
 #[test]
-fn a_proof_that_is_killed_is_recovered() {
+fn a_killed_proof_is_recovered() {
     let world = quickstart();
     let made = world.path("made-by-setup");
     world.write("k/eval.yaml", "kind: Eval\nmetadata: {name: k}\nconfig:\n  agent: {type: builtin.script, path: oracle.yaml}\n  mcpConfigFile: ../q/mcp.yaml\n  taskSets: [{path: t.yaml}]\n");
@@ -923,7 +923,7 @@ fn a_proof_that_is_killed_is_recovered() {
 
 /// If calls are left out or swapped, the references of the other calls stay correct.
 #[test]
-fn references_of_mutants_lead_where_they_did() {
+fn references_in_mutants_stay_correct() {
     let world = quickstart();
     world.write(
         "q/oracle.yaml",
@@ -961,7 +961,7 @@ fn references_of_mutants_lead_where_they_did() {
 
 /// The page and the tree of a plan show which check detected which mutant.
 #[test]
-fn a_plan_shows_what_its_checks_noticed() {
+fn a_plan_shows_which_mutants_its_checks_detected() {
     let world = quickstart();
     let proof = world.run(&["prove", "q", "--format", "json"]).expect(0, &[]);
     world.write("proof.json", &proof.out);
@@ -985,7 +985,7 @@ fn a_plan_shows_what_its_checks_noticed() {
 /// The recording of a passed run can be used as a script: random values are the same, and its tasks detect the same
 /// mutants.
 #[test]
-fn a_recording_is_followed_and_mutated() {
+fn a_recording_can_be_replayed_and_mutated() {
     let world = quickstart();
     world.run(&["run", "q", "-o", "."]).expect(0, &[]);
     let run = std::fs::read_dir(world.path(".gevals/runs")).unwrap().flatten().next().unwrap().file_name();
@@ -1009,7 +1009,7 @@ fn a_recording_is_followed_and_mutated() {
 
 /// A wrong answer of a tool is detected by what uses the answer, and its failure by an assertion about its status.
 #[test]
-fn a_wrong_answer_of_a_tool_is_a_mutant() {
+fn wrong_answers_of_tools_are_mutants() {
     let world = quickstart();
     // The script uses only the answer of its last call.
     world.write(
@@ -1059,7 +1059,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
 
 /// A failure is reported once when it happens, and again in the summary.
 #[test]
-fn a_failure_is_told_when_it_happens() {
+fn a_failure_is_reported_when_it_happens() {
     let world = quickstart();
     let task = world.read("q/tasks/write-note.yaml");
     world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread\n", "contains: Cake\n"));
@@ -1094,7 +1094,7 @@ fn a_page_of_many_results_stays_small() {
 }
 
 #[test]
-fn what_fails_a_comparison_is_chosen() {
+fn the_failure_condition_of_a_comparison_can_be_chosen() {
     let world = World::new(&[]);
     let file = |passed: usize| {
         let results = (0..20).map(|run| {
@@ -1119,7 +1119,7 @@ fn what_fails_a_comparison_is_chosen() {
 }
 
 #[test]
-fn another_agent_and_other_servers_may_be_named() {
+fn another_agent_and_other_servers_can_be_selected() {
     let world = quickstart();
     world.run(&["run", "q", "--agent", "builtin.noop"]).expect(1, &["--run '^write-note$' --agent builtin.noop"]);
     world.write("own.yaml", "kind: Oracle\ntasks: {write-note: {output: No.}}\n");
@@ -1135,7 +1135,7 @@ fn another_agent_and_other_servers_may_be_named() {
 }
 
 #[test]
-fn variables_stand_for_a_server() {
+fn variables_can_define_a_server() {
     let world = quickstart();
     let eval = world.read("q/eval.yaml").replace("  mcpConfigFile: mcp.yaml\n", "");
     world.write("q/eval.yaml", &eval);
@@ -1155,7 +1155,7 @@ fn variables_stand_for_a_server() {
 
 /// §1.8 of the upstream behavior: command line, task, command-line default, eval default.
 #[test]
-fn time_outs_have_their_order() {
+fn timeouts_have_an_order_of_precedence() {
     let eval = |limits: &str| {
         format!(
             "kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{type: builtin.noop}}\n{limits}  taskSets: [{{path: task.yaml}}]\n"
@@ -1203,7 +1203,7 @@ fn actions_get_annotations_and_a_summary() {
 }
 
 #[test]
-fn how_much_is_printed_can_be_chosen() {
+fn the_verbosity_can_be_chosen() {
     let world = quickstart();
     let quiet = world.run(&["run", "q", "--quiet"]).expect(0, &["4 of 4 tasks passed"]);
     says(&quiet, &["PASS "]);
@@ -1285,7 +1285,7 @@ fn new_files_pass_check_and_run() {
 
 /// Whatever the outcome of a run, its results conform to `schemas/results.json`.
 #[test]
-fn results_fit_their_schema() {
+fn results_match_their_schema() {
     let schema: Value = serde_json::from_str(include_str!("../schemas/results.json")).unwrap();
     let schema = jsonschema::draft7::new(&schema).unwrap();
     let world = quickstart();
@@ -1334,7 +1334,7 @@ fn results_fit_their_schema() {
 
 /// The complete text of a comparison: lists, marks, changed plans, figures, and what reduces their value.
 #[test]
-fn a_comparison_is_shown_whole() {
+fn the_complete_text_of_a_comparison() {
     let one = |task: &str, passed: bool, digest: &str, tokens: Value| {
         let mut result = json!({ "taskName": task, "taskPassed": passed, "allAssertionsPassed": passed, "outcome": if passed { "passed" } else { "failed" } });
         if !passed {
@@ -1450,7 +1450,7 @@ Of 4 pairs of runs, 2 passed only before and 1 only now: this may be chance (exa
 
 /// One line for each outcome and each figure that is present; zeros are not shown.
 #[test]
-fn a_summary_is_shown_whole() {
+fn the_complete_text_of_a_summary() {
     let one = |task: &str, outcome: &str, more: Value| {
         let mut result = json!({ "taskName": task, "outcome": outcome, "taskPassed": outcome == "passed", "allAssertionsPassed": true });
         more.as_object().unwrap().iter().for_each(|(key, value)| result[key] = value.clone());

@@ -148,7 +148,7 @@ async fn run_on(host: Arc<FakeHost>, steps: &str, signals: &[(u64, Interrupt)]) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn phases_run_in_order_and_cleanup_backwards() {
+async fn phases_run_in_order_and_cleanup_in_reverse() {
     let ran = run("  setup: [{command: {run: ok 1}}]\n  verify: [{command: {run: ok 2}}]\n  cleanup: [{command: {id: a, run: ok 3}}, {command: {id: b, run: ok 4}}]\n").await;
     assert_eq!(ran.started(), ["setup/0", "agent", "verify/0", "cleanup/b", "cleanup/a"]);
     assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Passed, 0));
@@ -161,7 +161,7 @@ async fn phases_run_in_order_and_cleanup_backwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn setup_that_fails_stops_all_but_cleanup() {
+async fn a_failed_setup_skips_everything_but_cleanup() {
     let ran = run("  setup: [{command: {run: no}}, {command: {run: ok}}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n").await;
     assert_eq!(ran.started(), ["setup/0", "cleanup/0"]);
     assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Broken, 1));
@@ -169,7 +169,7 @@ async fn setup_that_fails_stops_all_but_cleanup() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verification_goes_on_after_a_failure_and_stops_when_broken() {
+async fn verification_continues_after_a_failure_and_stops_when_broken() {
     let ran = run("  verify: [{command: {id: a, run: no}}, {command: {id: b, run: ok}}, {command: {id: c, run: \"echo {steps.a.outputs.stdout}\"}}, {command: {run: gone}}, {command: {run: ok}}]\n").await;
     assert_eq!(ran.started(), ["agent", "verify/a", "verify/b", "verify/3"]);
     assert_eq!(ran.outcome("verify/c"), Outcome::Skipped);
@@ -269,7 +269,7 @@ async fn comparisons_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_are_hard() {
+async fn timeouts_are_enforced() {
     let ran = run("  verify: [{command: {run: slow, timeout: 5s, continueOnError: true}}, {command: {run: slow, timeout: 10m}}, {command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n").await;
     assert_eq!(ran.report("verify/0").duration, Duration::from_secs(5));
     assert_eq!(ran.report("verify/1").duration, Duration::from_secs(55));
@@ -280,7 +280,7 @@ async fn limits_are_hard() {
 
 /// Cleanup runs whatever happened before, and runs once.
 #[tokio::test(start_paused = true)]
-async fn cleanup_survives_everything() {
+async fn cleanup_always_runs_once() {
     let good = [(0, Interrupt::Int); 0];
     let int = [(5, Interrupt::Int)];
     let term = [(5, Interrupt::Term)];
@@ -315,20 +315,20 @@ async fn cleanup_survives_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cleanup_that_fails_shows_in_the_exit_status_only() {
+async fn a_failed_cleanup_affects_only_the_exit_status() {
     let ran = run("  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: no}}]\n").await;
     assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Passed, 4));
 }
 
 #[tokio::test(start_paused = true)]
-async fn cleanup_of_what_was_never_made_is_skipped() {
+async fn cleanup_is_skipped_if_its_inputs_were_never_created() {
     let ran = run("  setup: [{command: {run: no}}, {command: {id: m, run: say}}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: 'ok {steps.m.outputs.stdout}'}}]\n").await;
     assert_eq!(ran.outcome("cleanup/0"), Outcome::Skipped);
     assert!(!ran.summary.tasks[0].cleanup_failed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_signal_stops_cleanup_too() {
+async fn a_second_signal_also_stops_cleanup() {
     let signals = [(5, Interrupt::Int), (10, Interrupt::Int)];
     let ran = run_on(
         world(),
@@ -357,13 +357,13 @@ async fn a_loop_ends_when_the_run_is_cancelled_in_a_step_that_may_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_checks_does_not_pass() {
+async fn a_task_without_checks_does_not_pass() {
     let ran = run("  verify: []\n").await;
     assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Unchecked, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_said_before_anything_runs() {
+async fn missing_requirements_are_reported_before_anything_runs() {
     let ran =
         run("  requires: [{command: kubectl}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n")
             .await;
@@ -387,7 +387,7 @@ async fn secrets_are_masked_in_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn alone_first_then_side_by_side() {
+async fn sequential_tasks_run_before_parallel_ones() {
     let host = world();
     for name in ["a", "b", "c"] {
         host.on_exec(&format!("-c takes {name}"), Answer::exit(0).takes(Duration::from_secs(10)));
@@ -550,7 +550,7 @@ proptest! {
 }
 
 #[test]
-fn results_are_a_fold() {
+fn results_are_a_fold_over_events() {
     let sources = Arc::new(Sources::default());
     let plan = Arc::new(eval_of(vec![plan_of(
         &sources,
@@ -614,7 +614,7 @@ fn notes_eval(dir: &Path, assertions: &str) -> [(&'static str, String); 2] {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_there_again_for_the_next_task() {
+async fn a_server_that_dies_is_restarted_for_the_next_task() {
     let dir = tempfile::tempdir().unwrap();
     let task = |name: &str, verify: &str| {
         format!(
@@ -639,7 +639,7 @@ async fn a_server_that_dies_is_there_again_for_the_next_task() {
 }
 
 #[tokio::test]
-async fn assertions_judge_the_calls_of_the_agent_alone() {
+async fn assertions_apply_only_to_calls_of_the_agent() {
     let dir = tempfile::tempdir().unwrap();
     let assertions = "    assertions:
       toolsUsed: [{server: notes, toolPattern: '^notes_', status: ok, maxDuration: 30s}, {server: notes, tool: notes_create, argumentsMatch: {title: A}}]
@@ -675,7 +675,7 @@ async fn assertions_judge_the_calls_of_the_agent_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_leaves_nothing_to_run() {
+async fn nothing_is_run_if_a_server_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let mut files = notes_eval(dir.path(), "").to_vec();
     files[1].1 = r#"{"mcpServers": {"notes": {"command": "no-such-program-here", "enableAllTools": true}}}"#.to_owned();
@@ -725,7 +725,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn shards_merge_to_the_whole(
+    fn merged_shards_equal_the_whole_run(
         tasks in prop::collection::vec((0usize..4, any::<bool>(), 1u32..4, any::<bool>()), 1..7),
         of in 1u32..5,
         seed in prop::option::of(0u64..9),

@@ -31,7 +31,7 @@ use proptest::{collection::vec, prelude::*, strategy::ValueTree};
 use serde_json::{Value, json};
 
 #[test]
-fn the_files_are_those_the_code_makes() {
+fn the_schema_files_are_up_to_date() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");
     let bless = std::env::var_os("BLESS").is_some() && std::env::var_os("CI").is_none();
     let mut faults = Vec::new();
@@ -55,7 +55,7 @@ fn the_files_are_those_the_code_makes() {
 }
 
 #[test]
-fn every_schema_is_one() {
+fn every_schema_is_valid() {
     for (name, schema) in files() {
         assert!(jsonschema::meta::is_valid(&schema), "{name}");
         jsonschema::draft7::new(&schema).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -116,7 +116,7 @@ fn yaml_files(dir: &Path, found: &mut Vec<PathBuf>) {
 
 // tests/real verifies that editors agree, yaml-language-server in particular.
 #[test]
-fn the_examples_fit() {
+fn the_examples_match_their_schemas() {
     let mut found = Vec::new();
     yaml_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"), &mut found);
     let mut seen = 0;
@@ -132,7 +132,7 @@ fn the_examples_fit() {
 
 /// The fixed examples on the pages of the rules.
 #[test]
-fn the_cures_fit() {
+fn the_fixed_examples_match_their_schemas() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("lints");
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -150,7 +150,7 @@ fn the_cures_fit() {
 
 /// The files on the pages of tests, if `check` finds no error in them.
 #[test]
-fn the_pages_fit() {
+fn the_files_on_pages_match_their_schemas() {
     let mut seen = 0;
     let mut faults = Vec::new();
     for folder in ["tests/suite", "tests/flow", "docs/reference"] {
@@ -208,7 +208,7 @@ fn the_pages_fit() {
 
 /// Files with one fault, next to the same file without it: an editor shows the fault.
 #[test]
-fn what_is_wrong_is_refused() {
+fn the_schema_rejects_faulty_files() {
     let task = |step: Value| {
         json!({
             "kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": { "name": "t" },
@@ -268,7 +268,7 @@ fn what_is_wrong_is_refused() {
 
 /// Every key of every kind of file without a value: editors show an error exactly if `check` does.
 #[test]
-fn empty_keys_fit_exactly_where_check_takes_them() {
+fn empty_keys_are_valid_exactly_if_check_accepts_them() {
     let mut looked = BTreeMap::<(String, bool), usize>::new();
     let mut faults = Vec::new();
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -391,12 +391,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_right_fits((name, document) in document()) {
+    fn valid_documents_match_the_schema((name, document) in document()) {
         what_we_accept_the_schema_accepts(name, &document, None)?;
     }
 
     #[test]
-    fn what_does_not_fit_is_reported((name, mut document) in document(), spoilt in vec(fault(), 1..3)) {
+    fn the_schema_accepts_what_check_accepts((name, mut document) in document(), spoilt in vec(fault(), 1..3)) {
         let places: Vec<_> = spoilt.into_iter().map(|(at, fault)| spoil(&mut document, &at, fault)).collect();
         what_we_accept_the_schema_accepts(name, &document, Some(&places))?;
     }

@@ -20,7 +20,7 @@ fn json(world: &World, args: &[&str], env: &[(&str, &str)], code: i32) -> Value 
 }
 
 #[test]
-fn settings_say_where_they_come_from_and_show_no_secret() {
+fn settings_show_their_source_and_no_secrets() {
     let world = World::new(&[("gevals.toml", "exclude = [\"old/**\"]\n[rules]\nprompt-disagrees = \"error\"\n")]);
     let env = [
         ("OPENAI_API_KEY", SECRET),
@@ -68,7 +68,7 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
 }
 
 #[test]
-fn the_machine_is_looked_at_and_what_is_missing_has_a_cure() {
+fn self_check_inspects_the_machine_and_suggests_fixes() {
     let world = World::new(&[]);
     let env = [("OPENAI_API_KEY", SECRET)];
     let told = json(&world, &["self", "check", "--format", "json"], &env, 0);
@@ -118,7 +118,7 @@ fn printed(world: &World, terminal: bool, env: &str, args: &str) -> String {
 }
 
 #[test]
-fn colours_are_as_the_environment_wants_them_in_every_command() {
+fn every_command_respects_color_settings_of_the_environment() {
     let world = World::new(&[("bad.yaml", BAD)]);
     world.copy("examples/quickstart", "q");
     let commands = ["check bad.yaml", "plan q/eval.yaml", "--help", "check --no-such-option", "plan bad.yaml"];

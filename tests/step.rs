@@ -171,7 +171,7 @@ fn subjects(done: &Done) -> Vec<&str> {
 }
 
 #[test]
-fn every_leaf_step_can_be_done() {
+fn every_leaf_step_is_implemented() {
     let temp = Temp::new();
     for builtin in BUILTINS.iter().filter(|b| matches!((b.signature)().control, Control::Leaf)) {
         let step = Step::new(builtin.dialect, &temp.0);
@@ -245,7 +245,7 @@ async fn commands() {
 }
 
 #[tokio::test]
-async fn more_output_than_is_kept_is_never_compared() {
+async fn truncated_output_is_never_compared() {
     let temp = Temp::new();
     let step = Step::new(Dialect::Portable, &temp.0);
     let run = json!({ "run": "echo first; head -c 9000000 /dev/zero; echo last" });
@@ -427,7 +427,7 @@ async fn requests() {
 
 /// The HTTP client also applies the time limit of its step, and may be the first to notice that it has passed.
 #[tokio::test]
-async fn a_time_out_of_the_client_is_one_of_the_step() {
+async fn a_timeout_of_the_http_client_is_a_timeout_of_the_step() {
     let host = FakeHost::new();
     for (kind, message) in [
         (HttpFaultKind::Timeout, "it did not end within 10s"),
@@ -557,7 +557,7 @@ async fn whole_values_of_an_answer_are_compared() {
 }
 
 #[test]
-fn a_tool_that_is_not_listed_is_told_with_those_that_are() {
+fn an_unknown_tool_is_reported_with_the_known_tools() {
     let names = |n: usize| (0..n).map(|i| format!("other{i}")).collect::<Vec<_>>();
     let told = |listed: &[String]| {
         let said = no_such_tool("notes", "search", listed);
@@ -574,7 +574,7 @@ fn a_tool_that_is_not_listed_is_told_with_those_that_are() {
 }
 
 #[tokio::test]
-async fn tools_are_held_to_their_schemas() {
+async fn calls_and_answers_of_tools_are_validated_by_their_schemas() {
     let temp = Temp::new();
     let takes =
         |schema: Value, output: Option<Value>| Contract { input: Schema::new(schema), output: output.map(Schema::new) };
@@ -629,7 +629,7 @@ async fn tools_are_held_to_their_schemas() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_judged_never_passes() {
+async fn a_step_without_a_judge_never_passes() {
     let temp = Temp::new();
     let step = Step::new(Dialect::Portable, &temp.0);
     outcome(&step.run("llm", json!({ "contains": "x" })).await, Outcome::Broken, "judge");
@@ -653,7 +653,7 @@ async fn sleeping() {
 }
 
 #[test]
-fn values_compare_with_their_types() {
+fn values_are_compared_with_their_types() {
     let document = json!({ "items": [{ "n": "a" }], "none": null });
     let met = |expect: Value| {
         let expect: JsonExpect = serde_json::from_value(expect).unwrap();
@@ -711,7 +711,7 @@ fn differences_are_shown_and_named() {
 
 /// §6.1 of the upstream behavior.
 #[test]
-fn fields_compare_as_upstream_does() {
+fn fields_are_compared_as_in_upstream() {
     let document = json!({ "n": 5, "small": 1e-7, "big": 10_000_000, "t": true, "o": { "x": 1, "a": "b" }, "a": { "0": "key" }, "l": [[1, 2]] });
     let met = |expect: Value| {
         let expect: FieldExpect = serde_json::from_value(expect).unwrap();
@@ -743,7 +743,7 @@ fn fields_compare_as_upstream_does() {
 
 proptest! {
     #[test]
-    fn a_difference_is_bounded_and_shows_where(same in ".{0,900}", a in "[ab]{1,900}", b in "[cd]{1,900}") {
+    fn a_difference_is_bounded_and_shows_its_location(same in ".{0,900}", a in "[ab]{1,900}", b in "[cd]{1,900}") {
         let (expected, actual) = (format!("{same}{a}"), format!("{same}{b}"));
         let expect = TextExpect(TextFields { equals: Some(expected), ..TextFields::default() });
         let found = compare::text("stdout", &expect, &actual).unwrap().differences;

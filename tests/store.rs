@@ -225,7 +225,7 @@ fn worlds() -> World {
 }
 
 #[test]
-fn what_is_pushed_comes_back_and_a_push_may_be_made_again() {
+fn pushed_results_can_be_read_and_a_push_can_be_repeated() {
     let world = worlds();
     if let Some(server) = Server::start(&world) {
         push_and_read(&world, &server);
@@ -233,7 +233,7 @@ fn what_is_pushed_comes_back_and_a_push_may_be_made_again() {
 }
 
 #[test]
-fn what_is_pushed_to_azure_comes_back() {
+fn results_pushed_to_azure_can_be_read() {
     let world = worlds();
     if let Some(server) = Server::azure(&world) {
         push_and_read(&world, &server);
@@ -279,7 +279,7 @@ fn push_and_read(world: &World, server: &Server) {
 
 /// If several processes write one object at the same time, one of them succeeds, and the others notice.
 #[test]
-fn nobody_writes_over_what_somebody_else_has_just_written() {
+fn concurrent_writes_do_not_overwrite_each_other() {
     for start in [Server::start, Server::azure, Server::google] {
         let world = worlds();
         if let Some(server) = start(&world) {
@@ -306,7 +306,7 @@ fn race(world: &World, server: &Server) {
 }
 
 #[test]
-fn azure_says_what_cannot_be_had() {
+fn errors_of_azure_are_reported() {
     let world = worlds();
     let Some(server) = Server::azure(&world) else { return };
     server.run(&world, &["result", "push", "one.json", "az://evals/x"]).expect(0, &["1 uploaded"]);
@@ -321,7 +321,7 @@ fn azure_says_what_cannot_be_had() {
 }
 
 #[test]
-fn what_is_pushed_to_google_comes_back() {
+fn results_pushed_to_google_can_be_read() {
     let world = worlds();
     if let Some(server) = Server::google(&world) {
         push_and_read(&world, &server);
@@ -334,7 +334,7 @@ fn what_is_pushed_to_google_comes_back() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said_and_no_secret() {
+fn errors_of_a_store_are_reported_without_secrets() {
     let world = worlds();
     let Some(server) = Server::start(&world) else { return };
     let summary = |url: &str, other: &[(&str, &str)]| server.run_but(&world, &["result", "summary", url], other);
@@ -359,7 +359,7 @@ fn what_cannot_be_had_is_said_and_no_secret() {
 
 /// The scripts of engines, unchanged: units are stored as they finish, and merged from the store.
 #[test]
-fn jobs_of_an_engine_meet_in_a_store() {
+fn jobs_of_an_engine_share_a_store() {
     let eval =
         "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{glob: tasks/*.yaml}]\n";
     let task = |name: &str, test: &str| {
@@ -426,7 +426,7 @@ fn jobs_of_an_engine_meet_in_a_store() {
 }
 
 #[test]
-fn what_is_no_store_is_refused_and_secrets_are_in_no_message() {
+fn invalid_stores_are_rejected_without_secrets_in_messages() {
     let wrong = |url: &str| match Store::open(url) {
         Err(Trouble::Wrong(why)) => why,
         other => panic!("{url}: {other:?}"),
@@ -442,7 +442,7 @@ fn what_is_no_store_is_refused_and_secrets_are_in_no_message() {
 
 /// Without a server: a directory is a store like the others.
 #[test]
-fn a_folder_is_a_store() {
+fn a_folder_can_be_a_store() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);

@@ -178,7 +178,7 @@ impl Case {
 
 /// Semantic faults, each a single edit of a project without findings: `tests/ledger/`.
 #[test]
-fn faults_of_the_ledger_are_seen() {
+fn faults_of_the_ledger_are_reported() {
     let mut faults = Faults::default();
     let (mut seen, mut all) = (0, 0);
     for page in pages(&root().join("tests/ledger")) {
@@ -234,7 +234,7 @@ fn with_fault(file: &Block, fault: &Block) -> Block {
 }
 
 #[test]
-fn rules_do_what_their_pages_say() {
+fn rules_match_their_pages() {
     let mut faults = Faults::default();
     let mut seen = BTreeSet::new();
     for page in pages(&root().join("lints")) {
@@ -331,7 +331,7 @@ it probably fools its author. *Warnings* and *notes* never block.
 ";
 
 #[test]
-fn the_language_does_what_its_pages_say() {
+fn the_language_matches_its_pages() {
     let mut faults = Faults::default();
     for page in pages(&root().join("tests/suite")) {
         language_page(&page, &mut faults);
@@ -421,7 +421,7 @@ fn hostile_files_have_one_clear_error() {
 }
 
 #[test]
-fn large_files_are_read_whole() {
+fn large_files_are_read_completely() {
     let compiled = |text: &str| {
         let mut files = MemoryFiles::default();
         files.add("t.yaml", text, false);
@@ -440,7 +440,7 @@ fn large_files_are_read_whole() {
 }
 
 #[test]
-fn folders_without_evals_are_no_fault() {
+fn folders_without_evals_are_not_an_error() {
     let mut files = MemoryFiles::default();
     files.add("notes/readme.md", "# kind: Task", false);
     files.add("notes/values.yaml", "image: x", false);
@@ -454,7 +454,7 @@ fn folders_without_evals_are_no_fault() {
 }
 
 #[test]
-fn every_prefix_of_every_page_has_an_answer() {
+fn every_prefix_of_every_page_can_be_compiled() {
     for page in pages(&root().join("lints")).iter().chain(&pages(&root().join("tests/suite"))) {
         for block in page.blocks.iter().filter(|b| ["yaml", "json"].contains(&b.language())) {
             let text = block.text();
@@ -467,7 +467,7 @@ fn every_prefix_of_every_page_has_an_answer() {
 }
 
 #[test]
-fn fixes_keep_the_quotes_they_write_between() {
+fn fixes_keep_quotes() {
     let cases = [
         (
             r#"{"kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": {"name": "t"}, "spec": {"promt": "a", "prompt": "Say {env}.", "verify": [{"comand": {"run": "true", "timeout": 5}}]}}"#,
@@ -492,7 +492,7 @@ fn fixes_keep_the_quotes_they_write_between() {
 
 /// Each case: the faulty text, the line of the finding, and what to write instead.
 #[test]
-fn mistakes_name_their_cure() {
+fn mistakes_are_reported_with_a_correction() {
     const HEAD: &str = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n";
     const STEPS: &str =
         "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: t}\nspec:\n  prompt: {inline: x}\n";
@@ -542,7 +542,7 @@ fn mistakes_name_their_cure() {
 
 /// Fixes of mistakes that require more than one word.
 #[test]
-fn fixes_give_what_was_meant() {
+fn fixes_of_several_words_are_correct() {
     const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n";
     const TASK: &str = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n";
     let cases = [
@@ -603,7 +603,7 @@ fn fixes_give_what_was_meant() {
 
 /// `grammar/vectors/scope.json`: which roots are in scope at which location.
 #[test]
-fn holes_see_the_roots_of_their_place() {
+fn holes_can_use_the_roots_in_their_scope() {
     let vectors = fs::read_to_string(root().join("grammar/vectors/scope.json")).unwrap();
     let vectors: serde_json::Value = serde_json::from_str(&vectors).unwrap();
     let mut faults = Vec::new();
@@ -696,7 +696,7 @@ impl Edited {
 /// Each file of a project is removed, cut in half and restored with additional text: with every memory, the findings
 /// equal those of a compilation from scratch.
 #[test]
-fn compiling_again_finds_what_compiling_anew_finds() {
+fn incremental_compilation_finds_the_same_as_a_full_one() {
     let again = |page: &Page| {
         let mut edited = Edited::default();
         in_every_state(page, |files, roots, _| edited.becomes(files, roots))
@@ -706,7 +706,7 @@ fn compiling_again_finds_what_compiling_anew_finds() {
 
 /// After each such change, what it affects is compiled, and the findings there equal those of a full compilation.
 #[test]
-fn what_a_change_concerns_is_found_as_in_the_whole() {
+fn findings_of_an_affected_part_equal_those_of_the_whole() {
     let (whole, part) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let changed = |page: &Page| {
         in_every_state(page, |files, roots, path| {

@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_tile_the_text(text in texts()) {
+    fn pieces_cover_the_text_without_gaps(text in texts()) {
         let scan = scan(&text);
         let mut at = 0;
         let mut after_text = false;
@@ -473,7 +473,7 @@ proptest! {
 
     /// Every value has a type and conforms to it, whether the type is known exactly or not at all.
     #[test]
-    fn values_have_the_type_that_was_promised(value in proptest::option::weighted(0.9, values()), filters in filters()) {
+    fn values_have_the_inferred_type(value in proptest::option::weighted(0.9, values()), filters in filters()) {
         let known = value.as_ref().map_or(Type::Any, Type::of);
         let missing = value.is_none();
         if let Ok(result) = apply_filters(value, &filters) {
@@ -490,7 +490,7 @@ proptest! {
 /// The figures in `grammar/README.md#what-minijinja-does`.
 #[test]
 #[ignore = "measures"]
-fn holes_beside_expressions() {
+fn performance_of_holes_and_minijinja_expressions() {
     const HOLES: u32 = 100_000;
     let x = json!({ "name": "web", "ports": [80, 443] });
     let context = minijinja::Value::from(minijinja::value::Serde(&json!({ "x": x })));

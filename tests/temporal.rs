@@ -207,7 +207,7 @@ fn lines(world: &World, path: &str) -> usize {
 
 /// The results are the same as on one machine, and a unit with a verdict is not repeated.
 #[test]
-fn units_over_two_workers_are_the_units_of_a_run() {
+fn units_on_two_workers_give_the_results_of_a_run() {
     let failing = "echo tried >> WORLD/tried; exit 0";
     let failing = task("bad", failing, "").replace("test -d WORLD\"", "test -f WORLD/no\"");
     let world = suite(&[("a", task("good", "true", "")), ("b", failing)], &["-n", "3"]);
@@ -238,7 +238,7 @@ fn units_over_two_workers_are_the_units_of_a_run() {
 }
 
 #[test]
-fn what_is_broken_is_run_again_as_often_as_is_said() {
+fn broken_units_are_retried_as_often_as_configured() {
     let broken = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ge 3";
     let world = suite(&[("a", task("shaky", broken, ""))], &[]);
     let Some(server) = Server::start(&world) else { return };
@@ -252,7 +252,7 @@ fn what_is_broken_is_run_again_as_often_as_is_said() {
 
 /// The unit has a verdict, and the message names where to recover what is left.
 #[test]
-fn a_cleanup_that_fails_is_named() {
+fn a_failed_cleanup_is_reported() {
     let world = suite(
         &[("a", task("one", "echo begun >> WORLD/begun", "  cleanup: [{command: {run: \"test -e WORLD/open\"}}]\n"))],
         &[],
@@ -269,7 +269,7 @@ fn a_cleanup_that_fails_is_named() {
 
 /// The unit's process ends with the worker, without cleaning up; another worker cleans up once, and then runs the unit.
 #[test]
-fn after_a_worker_that_was_killed_another_one_cleans_up() {
+fn another_worker_cleans_up_after_a_killed_worker() {
     let world = suite(&[("a", SLOW.to_owned())], &[]);
     let Some(server) = Server::start(&world) else { return };
     let one = server.worker(&world, "one", "1");
@@ -304,7 +304,7 @@ spec:
 
 /// Units that had finished but were not reported are run again, and each is cleaned up once; each result exists once.
 #[test]
-fn a_batch_whose_worker_is_killed_loses_and_doubles_nothing() {
+fn a_batch_of_a_killed_worker_loses_and_duplicates_nothing() {
     let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
     let Some(server) = Server::start(&world) else { return };
     let one = server.worker(&world, "one", "1");
@@ -325,7 +325,7 @@ fn a_batch_whose_worker_is_killed_loses_and_doubles_nothing() {
 
 /// The other units of its batch keep their verdicts; it gets another attempt by itself.
 #[test]
-fn a_broken_unit_of_a_batch_is_run_again_alone() {
+fn a_broken_unit_of_a_batch_is_retried_by_itself() {
     let shaky = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ne 12";
     let world = suite(&[("a", task("shaky", shaky, ""))], &["-n", "30"]);
     let Some(server) = Server::start(&world) else { return };
@@ -351,7 +351,7 @@ fn a_broken_unit_of_a_batch_is_run_again_alone() {
 
 /// A unit that exceeds the time limit of its batch ends the batch: units that have not started are given to others.
 #[test]
-fn a_long_unit_keeps_no_others_waiting() {
+fn a_long_unit_does_not_delay_others() {
     let slow = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ne 6 || sleep 2";
     let world = suite(&[("a", task("mixed", slow, ""))], &["-n", "20"]);
     let Some(server) = Server::start(&world) else { return };
@@ -377,7 +377,7 @@ fn a_long_unit_keeps_no_others_waiting() {
 /// The worker that started the process cleans up; units with a verdict keep it, and the others are run again, each by
 /// itself.
 #[test]
-fn a_process_that_dies_takes_no_verdicts_with_it() {
+fn verdicts_are_kept_if_a_process_dies() {
     let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
     let Some(server) = Server::start(&world) else { return };
     let _worker = server.worker(&world, "one", "1");
@@ -400,7 +400,7 @@ fn a_process_that_dies_takes_no_verdicts_with_it() {
 
 /// A worker that is stopped reports its verdicts, and only the remaining units are given to others.
 #[test]
-fn a_batch_whose_worker_is_stopped_keeps_its_verdicts() {
+fn a_batch_of_a_stopped_worker_keeps_its_verdicts() {
     let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
     let Some(server) = Server::start(&world) else { return };
     let one = server.worker(&world, "one", "1");
@@ -422,7 +422,7 @@ fn a_batch_whose_worker_is_stopped_keeps_its_verdicts() {
 
 /// If something can be reached only from one machine, a cleanup on another machine does not count as done.
 #[test]
-fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
+fn cleanups_that_need_the_original_machine_are_reported() {
     let alone = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
     if !alone.is_ok_and(|status| status.success()) {
         eprintln!("NOT RUN: a worker in a container of its own, for want of `unshare`");
@@ -610,7 +610,7 @@ asyncio.run(main())
 
 /// No other worker could clean up after it, so it is stopped, cleaned up where it ran, and has no verdict.
 #[test]
-fn what_cannot_be_kept_elsewhere_ends_its_unit() {
+fn a_unit_whose_cleanups_cannot_be_stored_is_stopped() {
     let noise = |nth: usize| {
         let run = "head -c 600000 /dev/urandom | base64 -w0";
         format!("    - command: {{id: n{nth}, run: \"{run}\", outputs: {{noise: \"{{stdout}}\"}}}}\n")
@@ -630,7 +630,7 @@ fn what_cannot_be_kept_elsewhere_ends_its_unit() {
 
 /// Other workers clean up what it can no longer report.
 #[test]
-fn a_second_signal_ends_a_worker_that_waits_for_its_server() {
+fn a_second_signal_ends_a_worker_that_waits_for_the_server() {
     let world = suite(&[("a", SLOW.to_owned())], &[]);
     let Some(mut server) = Server::start(&world) else { return };
     let mut one = server.worker(&world, "one", "1");
@@ -661,7 +661,7 @@ fn a_second_signal_ends_a_worker_that_waits_for_its_server() {
 }
 
 #[test]
-fn a_server_that_dies_is_waited_for() {
+fn workers_wait_for_a_server_that_died() {
     let slow = task("slow", "echo begun >> WORLD/begun; sleep 0.5", "");
     let world = suite(&[("a", slow)], &["-n", "16"]);
     let Some(mut server) = Server::start(&world) else { return };
@@ -677,7 +677,7 @@ fn a_server_that_dies_is_waited_for() {
 
 /// The client follows it to the new workflow, and failed attempts and used budget are not forgotten.
 #[test]
-fn a_long_history_goes_on_in_a_new_workflow() {
+fn a_long_history_continues_in_a_new_workflow() {
     let world = suite(&[("a", task("one", "echo begun >> WORLD/begun", ""))], &["-n", "40"]);
     let Some(server) = Server::start_with(&world, &["limit.historyCount.suggestContinueAsNew=5"]) else { return };
     let _worker = server.worker(&world, "one", "2");
@@ -697,7 +697,7 @@ fn a_long_history_goes_on_in_a_new_workflow() {
 
 /// A client that is started with the same arguments sees all results, and duplicates nothing.
 #[test]
-fn a_client_that_dies_is_started_again() {
+fn a_client_that_died_can_be_restarted() {
     let slow = task("slow", "echo begun >> WORLD/begun; sleep 0.4", "");
     let world = suite(&[("a", slow)], &["-n", "6"]);
     let Some(server) = Server::start(&world) else { return };
@@ -715,7 +715,7 @@ fn a_client_that_dies_is_started_again() {
 }
 
 #[test]
-fn an_interrupt_cleans_up_wherever_units_run() {
+fn an_interrupt_cleans_up_on_all_workers() {
     let world = suite(&[("a", SLOW.to_owned()), ("b", task("later", "touch WORLD/later", ""))], &[]);
     let Some(server) = Server::start(&world) else { return };
     let _worker = server.worker(&world, "one", "1");
@@ -739,7 +739,7 @@ fn an_interrupt_cleans_up_wherever_units_run() {
 
 /// Stopping a worker does not stop the run.
 #[test]
-fn a_worker_that_is_stopped_leaves_its_unit_to_others() {
+fn units_of_a_stopped_worker_are_run_by_others() {
     let world = suite(&[("a", SLOW.to_owned())], &[]);
     let Some(server) = Server::start(&world) else { return };
     let one = server.worker(&world, "one", "1");
@@ -754,7 +754,7 @@ fn a_worker_that_is_stopped_leaves_its_unit_to_others() {
 }
 
 #[test]
-fn limits_hold_over_all_workers() {
+fn limits_apply_across_all_workers() {
     let world = suite(&[("a", task("one", "true", ""))], &[]);
     world.write("p/eval.yaml", &EVAL.replace("{type: builtin.noop}", "{type: builtin.llm-agent, model: 'openai:m-1'}"));
     world.write("prices.yaml", "models: {m-1: {input: 1000, output: 2000}}\n");
@@ -783,7 +783,7 @@ fn limits_hold_over_all_workers() {
 
 /// Three units, one of which may start each second.
 #[test]
-fn a_provider_is_asked_no_faster_than_is_said() {
+fn the_request_rate_of_a_provider_is_limited() {
     let world = suite(&[("a", task("one", "date +%s%N >> WORLD/times", ""))], &[]);
     world.write("p/eval.yaml", &EVAL.replace("{type: builtin.noop}", "{type: builtin.llm-agent, model: 'openai:a'}"));
     world.run(&["pack", "p", "-o", "s.gevals", "-n", "3", "--model", "openai:m-1"]).expect(0, &[]);
@@ -801,7 +801,7 @@ fn a_provider_is_asked_no_faster_than_is_said() {
 }
 
 #[test]
-fn a_worker_with_another_pack_is_not_asked() {
+fn a_worker_with_a_different_pack_gets_no_units() {
     let world = suite(&[("a", task("one", "touch WORLD/ran", ""))], &[]);
     let Some(server) = Server::start(&world) else { return };
     fs::copy(world.path("s.gevals"), world.path("t.gevals")).unwrap();
@@ -816,7 +816,7 @@ fn a_worker_with_another_pack_is_not_asked() {
 }
 
 #[test]
-fn without_a_server_nothing_is_begun() {
+fn nothing_is_started_without_a_server() {
     let world = suite(&[("a", task("one", "true", ""))], &[]);
     let said = ["no Temporal server responds at `127.0.0.1:1`"];
     world.run(&["run", "s.gevals", "--engine", "temporal", "--address", "127.0.0.1:1"]).expect(3, &said);

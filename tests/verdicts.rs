@@ -22,7 +22,7 @@ use page::pages;
 const SITUATIONS: usize = 400;
 
 #[test]
-fn situations_get_the_verdict_that_they_must() {
+fn situations_have_the_documented_verdict() {
     let pages = pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verdicts"));
     let (all, faults) = probe::probe_all(&probe::all_sections(&pages));
     eprintln!("{all} situations");

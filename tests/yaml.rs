@@ -72,7 +72,7 @@ fn spans_cover_values_as_written() {
 }
 
 #[test]
-fn empty_block_scalars_know_their_header() {
+fn empty_block_scalars_have_the_span_of_their_header() {
     for (text, expected) in [
         ("a: |\nb: 1\n", "|"),
         ("a: |+ # | x\n\n\nb: 1\n", "|+"),
@@ -113,7 +113,7 @@ fn merge_keys_yield_to_explicit_keys() {
 }
 
 #[test]
-fn faults_are_told_apart() {
+fn faults_are_distinguished() {
     let one = |rule: &'static str, marked: &str| vec![(rule, marked.to_owned())];
     assert_eq!(faults("a: 1\nb: 2\na: 3\n"), one("duplicate-key", "a"));
     assert_eq!(faults("a: 1\n---\nb: 2\n"), one("second-document", "---"));
@@ -176,7 +176,7 @@ fn syntax_errors_offer_quotes_that_help() {
 }
 
 #[test]
-fn yaml_1_1_words_are_pointed_at() {
+fn yaml_1_1_words_are_reported() {
     let text = "on: yes\nmode: 010\nok: 'no'\nfine: !!str off\nnumber: 10\n";
     let tree = good(text);
     let mut out = Diagnostics::default();
@@ -186,7 +186,7 @@ fn yaml_1_1_words_are_pointed_at() {
 }
 
 #[test]
-fn hostile_input_is_refused_quickly() {
+fn hostile_input_is_rejected_quickly() {
     for opening in ["[", "{a: ", "- ", "? ", "{? ", "[["] {
         let text = opening.repeat(100_000);
         assert!(parse(&text).0.is_none(), "{opening}");
@@ -396,7 +396,7 @@ proptest! {
     }
 
     #[test]
-    fn values_read_as_serde_yaml_reads_them(value in yaml_value(), seed in any::<usize>()) {
+    fn values_equal_those_of_serde_yaml(value in yaml_value(), seed in any::<usize>()) {
         let mut block = String::new();
         emit(&value, 0, &mut { seed }, &mut block);
         for text in [format!("{block}\n"), value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {

@@ -608,7 +608,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_names_the_tool_that_is_asked_for() {
+    fn the_requested_tool_is_found_in_a_title() {
         let server = AgentServer {
             name: "notes".to_owned(),
             url: String::new(),
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_told_in_many_ways() {
+    fn usage_is_read_in_all_its_formats() {
         let told = serde_json::json!({ "input_tokens": "12", "outputTokens": 3.7 });
         let used = usage(&told).unwrap();
         assert_eq!((used.input_tokens, used.output_tokens, used.total_tokens), (12, 3, 15));

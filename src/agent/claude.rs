@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_counted_once_whatever_comes_between_its_messages() {
+    fn an_answer_is_counted_once_even_if_its_messages_are_interleaved() {
         let mut told = Told::default();
         let mut hear = |id: &str, tokens: u64| {
             let message = serde_json::json!({ "id": id, "usage": { "input_tokens": tokens, "output_tokens": 1 } });

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_may_have_been_anything() {
+    fn a_mask_matches_any_value() {
         let when = Moments { then: Timestamp::UNIX_EPOCH, now: Timestamp::UNIX_EPOCH };
         let is = |recorded: Value, found: Value| is_as_recorded(&recorded, &found, when);
         assert!(is(json!({ "t": "token is ***" }), json!({ "t": "token is abc" })));
@@ -382,7 +382,7 @@ mod tests {
 
     /// Recent timestamps match recent timestamps; older ones must be equal.
     #[test]
-    fn what_was_just_now_is_so_again() {
+    fn recent_timestamps_match_recent_timestamps() {
         let at = |text: &str| text.parse().unwrap();
         let when = Moments { then: at("2026-01-01T10:00:00Z"), now: at("2026-05-05T20:00:00Z") };
         let is = |recorded: &str, found: &str| is_as_recorded(&json!(recorded), &json!({ "x": found })["x"], when);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_that_was_made_again_the_last_attempt_is_played() {
+    fn the_last_attempt_of_a_retried_run_is_replayed() {
         let at = "2026-01-01T00:00:00Z";
         let task = |run: u32| json!({ "index": 0, "name": "t", "run": run });
         let head = json!({ "type": "recording", "version": 1, "run": "r", "eval": "e", "planDigest": "d", "at": at });
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_except_at_the_end() {
+    fn unreadable_lines_are_errors_except_at_the_end() {
         let head = |version: u32| {
             format!(
                 r#"{{"type":"recording","version":{version},"run":"r","eval":"e","planDigest":"d","at":"2026-01-01T00:00:00Z"}}"#
@@ -477,7 +477,7 @@ mod tests {
 
     /// An incomplete recording is not replayed as if it were complete.
     #[test]
-    fn of_a_recording_that_was_too_small_only_what_is_whole_is_played() {
+    fn only_complete_parts_of_a_truncated_recording_are_replayed() {
         let at = "2026-01-01T00:00:00Z";
         let head = json!({ "type": "recording", "version": 1, "run": "r", "eval": "e", "planDigest": "d", "at": at });
         let task = |name: &str| json!({ "index": 0, "name": name, "run": 0 });
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_shown_where_it_is() {
+    fn a_difference_is_shown_with_its_surroundings() {
         let long = |at: &str| format!("{}{{\"at\":\"{at}\"}}{}", "x".repeat(1000), "y".repeat(1000));
         let (a, b) = apart(&long("2026-01-01T10:00:00Z"), &long("2026-01-01T11:30:00Z"));
         assert!(a.contains("T10:00:00Z") && b.contains("T11:30:00Z") && a.chars().count() < 90, "{a}");

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_are_evaluated_as_go_does() {
+    fn templates_are_evaluated_as_in_go() {
         let values = [("A", "1"), ("B", "{{ .A }}"), ("E", "")];
         let out = |template: &str| render(template, &values);
         for (template, expected) in [
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_placed() {
+    fn faults_have_their_location() {
         let range = |template: &str| {
             faults(template, &["A"]).into_iter().map(|f| (f.range.start, f.range.end)).collect::<Vec<_>>()
         };

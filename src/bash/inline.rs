@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_that_is_one_command_is_put_in_its_place() {
+    fn a_function_of_a_single_command_is_inlined() {
         let one = |script: &str| {
             let list = inlined(&ast::read(&parse(script).unwrap()).unwrap(), script);
             match &list.last().unwrap().kind {

@@ -544,7 +544,7 @@ mod tests {
     use crate::bash;
 
     #[test]
-    fn what_tasks_run_is_plain() {
+    fn typical_scripts_are_read_without_the_parser() {
         for text in [
             "kubectl create namespace \"$NAMESPACE\"",
             "#!/usr/bin/env bash\nset -euo pipefail\n\n# ready\nkubectl -n demo create deployment app --image=nginx:1.27\n",
@@ -768,7 +768,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_is_what_the_parser_tells(text in scripts()) {
+        fn the_result_equals_that_of_the_parser(text in scripts()) {
             if let Some(plain) = read(&text) {
                 let script = bash::parse(&text);
                 let parsed = script.as_ref().map(bash::Script::program);

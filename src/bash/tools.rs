@@ -672,14 +672,14 @@ mod tests {
     }
 
     #[test]
-    fn values_of_options_are_no_operands() {
+    fn values_of_options_are_not_operands() {
         let words = ["-n", "shop", "delete", "pod", "web", "--timeout=3s", "--grace-period", "0"];
         assert_eq!(operands("oc", &words).collect::<Vec<_>>(), [&"delete", &"pod", &"web"]);
         assert_eq!(operands("unknown", &words).count(), 5);
     }
 
     #[test]
-    fn what_a_grep_looks_for() {
+    fn the_pattern_of_a_grep_is_found() {
         let of = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
             searched(&words).map(|word| (*word).to_owned())
@@ -697,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_line_asks_for() {
+    fn the_queries_of_a_command_line_are_found() {
         let asked = |line: &str, fed: bool| {
             let words: Vec<&str> = line.split(' ').collect();
             tool(words[0]).and_then(|tool| tool.command(&words[1..], fed)).map(|command| command.usage.as_str())
@@ -730,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hands_on_a_status_fails_with_any() {
+    fn commands_that_pass_on_a_status_can_fail_with_any_status() {
         for run in ["kubectl get pod a", "kubectl -n shop get pod a", "oc delete project a", "test -f a"] {
             assert!(fails_with_one(run), "{run}");
         }
@@ -748,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_changes_nothing() {
+    fn read_only_commands_change_nothing() {
         for run in
             ["kubectl -n shop get pods", "oc auth can-i get pods", "podman ps", "git -C x status", "test -e a", "awk 1"]
         {

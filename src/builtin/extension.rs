@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_is_a_value_to_compare_with() {
+    fn null_can_be_an_expected_value() {
         let Expect(outputs) = serde_json::from_value(json!({ "a": { "equals": null }, "b": { "of": 1 } })).unwrap();
         match (&outputs["a"], &outputs["b"]) {
             (OutputExpect::Matchers(a), OutputExpect::Value(b)) => {

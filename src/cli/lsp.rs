@@ -598,7 +598,7 @@ impl Server {
             let touches = shown.range.start <= end && start <= shown.range.end;
             if let (true, true, Some((title, applicability, edit))) = (touches, wanted("quickfix"), &shown.fix) {
                 let safe = *applicability == Applicability::Safe;
-                let title = if safe { title.clone() } else { format!("{title} (look at it: it may change what runs)") };
+                let title = if safe { title.clone() } else { format!("{title} (unsafe: it may change what runs)") };
                 actions.push(json!({
                     "title": title, "kind": "quickfix", "diagnostics": [shown.diagnostic], "isPreferred": safe, "edit": edit,
                 }));

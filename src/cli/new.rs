@@ -703,14 +703,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_lines_are_words() {
+    fn command_lines_are_split_into_words() {
         assert_eq!(words(r#"a 'b c'  "d\"e" f\ g '' "#), Ok(["a", "b c", "d\"e", "f g", ""].map(str::to_owned).into()));
         assert_eq!(words(""), Ok(Vec::new()));
         assert!(words("a 'b").is_err());
     }
 
     #[test]
-    fn words_are_text_to_yaml() {
+    fn words_are_quoted_as_yaml_strings() {
         for text in ["n", "Yes", "2024", "1e3", "-", "a b", "null", ".5", "first", "create-note", "tasks/a.yaml"] {
             let read: Value = serde_yaml::from_str(&word(text)).unwrap();
             assert_eq!(read, text);
@@ -719,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_named_after_what_they_are() {
+    fn servers_are_named_after_their_programs() {
         let named = |line: &str| server_name(&words(line).unwrap_or_default());
         for (line, name) in [
             ("npx -y @modelcontextprotocol/server-everything@2025.9.25", "everything"),

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_say_is_found_part_by_part() {
+    fn changes_without_a_notification_are_found_incrementally() {
         let dir = std::env::temp_dir().join(format!("gevals-watch-{}", crate::random::word()));
         let (stamps, mut watch) = watched(&dir);
         watch.told = channel().1;
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_until_the_folders_of_thousands_of_files_are_watched() {
+    fn watching_thousands_of_folders_does_not_block() {
         let dir = std::env::temp_dir().join(format!("gevals-watch-{}", crate::random::word()));
         let (stamps, mut watch) = watched(&dir);
         for nth in 0..=FEW {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_editor_names_is_looked_at() {
+    fn files_named_by_the_editor_are_checked() {
         let dir = std::env::temp_dir().join(format!("gevals-watch-{}", crate::random::word()));
         let (stamps, mut watch) = watched(&dir);
         watch.told = channel().1;

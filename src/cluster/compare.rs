@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_named_by_their_paths() {
+    fn differences_are_reported_with_their_paths() {
         let subset = Rules { exact: false, any_order: false };
         let actual = json!({"spec": {"replicas": 2, "list": [1, 2], "more": true}, "kind": "X"});
         assert_eq!(differences(&subset, &json!({"spec": {"replicas": 2}}), &actual), [""; 0]);

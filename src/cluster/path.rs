@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_read_as_kubectl_reads_them() {
+    fn paths_are_parsed_as_in_kubectl() {
         let pod = json!({
             "metadata": {"annotations": {"example.com/team": "a"}, "labels": {"app-name": "web"}},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "False"}]},
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_selects_is_removed() {
+    fn the_selection_of_a_path_is_removed() {
         let mut value = json!({"a": [{"b": 1, "c": 2}, {"b": 3}], "d/e": 4});
         Path::parse("{.a[*].b}").unwrap().remove(&mut value);
         Path::parse("{.d/e}").unwrap().remove(&mut value);

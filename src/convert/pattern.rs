@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_match_what_they_are_compared_with() {
+    fn patterns_for_number_comparisons_match_the_same_numbers() {
         for limit in [0u64, 1, 3, 9, 10, 19, 42, 99, 100, 250] {
             for (operator, holds) in [
                 ("-eq", (|a, b| a == b) as fn(u64, u64) -> bool),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_grep_are_read_as_grep_does() {
+    fn patterns_are_interpreted_as_by_grep() {
         let plain = Grep::default();
         assert_eq!(grep("Running", plain), Some(Wanted::Contains("Running".to_owned())));
         assert_eq!(grep(r"10\.0", plain), Some(Wanted::Contains("10.0".to_owned())));

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn kind_and_name_of_each_document() {
+    fn the_kind_and_name_of_each_document_are_found() {
         let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  labels:\n    name: no\n  name: \"web\" # it\nspec:\n  name: no\n---\n\n---\nkind: Service\nmetadata:\n    name: shop\n    namespace: a\n";
         let pairs = |all: &[(&str, &str)]| Some(all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect());
         assert_eq!(names(text), pairs(&[("pod", "web"), ("service", "shop")]));

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_that_programs_ask_for() {
+    fn environment_variables_read_by_programs() {
         assert_eq!(asked("python3", "import os\nx = os.environ[\"A\"] + os.environ.get('B', '')"), ["A", "B"]);
         assert_eq!(asked("jq", ".a == env.WANT and $ENV.B == 1"), ["WANT", "B"]);
         assert_eq!(asked("jq", ".env.WANT"), Vec::<&str>::new());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn expansions_that_no_shell_can_do() {
+    fn invalid_shell_expansions_are_detected() {
         for text in ["a ${count.index} b", "${{ github.ref }}", "${f(x)}", "\\\\${a.b}"] {
             assert!(bad_expansion(text).is_some(), "{text}");
         }

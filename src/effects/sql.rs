@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_made_dropped_and_read() {
+    fn created_dropped_and_read_tables_are_found() {
         let told = |text: &str| -> Vec<String> {
             let found = statements(&Value::text(text));
             found.into_iter().map(|(verb, kind, name, _)| format!("{} {kind} {}", verb.name(), name.shown())).collect()

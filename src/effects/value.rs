@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_and_what_may_be() {
+    fn values_that_are_equal_and_values_that_may_be_equal() {
         let (a, b) = (demo("{random.id}"), demo("{random.id}"));
         assert!(a.is(&b) && a.may_be(&b));
         let mut other = Value::text("test-");

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn short_units_go_together_and_long_ones_alone() {
+    fn short_units_are_batched_and_long_ones_run_alone() {
         let short = sizes(&pack(1000, |_| {}), |_| 0.01);
         assert_eq!(short[..2], [15, 200], "nothing is known at first, then two seconds are full");
         // A quarter of the time may always be used; otherwise as many units are left for each of the other lanes.
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_has_room_for_what_is_still_to_come() {
+    fn a_history_reserves_space_for_pending_batches() {
         let full = |bytes, under_way, largest| History { bytes, under_way, suggested: None }.is_full(100, largest);
         assert!(!full(30_000_000, 200, 20_000));
         assert!(full(30_000_000, 5, 2_000_000));
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_when_it_begins_goes_alone() {
+    fn units_counted_at_their_start_run_alone() {
         let alone = |change: fn(&mut Order)| sizes(&pack(60, change), |_| 0.01).iter().all(|size| *size == 1);
         assert!(alone(|order| order.batch = 0.0));
         assert!(alone(|order| order.max_cost = Some(1.0)));
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_of_one_agent_and_model() {
+    fn a_batch_has_one_agent_and_model() {
         let pack = pack(60, |order| {
             order.ends = vec![20, 60];
             order.so_far.took = [0.001; 4].into();
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_run_again_alone_and_what_was_not_begun_first() {
+    fn broken_units_are_retried_alone_and_unstarted_units_come_first() {
         let pack = pack(60, |order| {
             order.batch = 0.2;
             order.so_far.took = [0.01; 4].into();

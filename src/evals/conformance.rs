@@ -23,62 +23,70 @@ use crate::{
 /// Every requirement. A number is never reused.
 pub const REQUIREMENTS: [Rule; 41] = [
     Rule { id: "E1", demand: Must, text: "the server declares `evals` at the top of its capabilities" },
-    Rule { id: "E2", demand: Must, text: "the capability is an object, and its `listChanged`, if there, a boolean" },
+    Rule { id: "E2", demand: Must, text: "the capability is an object, and `listChanged`, if present, is a boolean" },
     Rule { id: "E3", demand: Must, text: "`evals/list` is answered to a client that declares no capability" },
     Rule {
         id: "E4",
         demand: Must,
-        text: "`evals/list` needs no params: without, and with empty ones, it gives the same page",
+        text: "`evals/list` does not require params: it returns the same page without params and with empty params",
     },
     Rule { id: "E5", demand: Must, text: "the result has a list `evals`" },
-    Rule { id: "E6", demand: Must, text: "`nextCursor`, if there, is a string" },
-    Rule { id: "E7", demand: Must, text: "every cursor that is given out leads on, and the pages come to an end" },
+    Rule { id: "E6", demand: Must, text: "`nextCursor`, if present, is a string" },
+    Rule { id: "E7", demand: Must, text: "every cursor that is returned is accepted, and the pages come to an end" },
     Rule { id: "E8", demand: Must, text: "no eval is on two pages" },
-    Rule { id: "E9", demand: Should, text: "a cursor that was not given out is refused with -32602" },
-    Rule { id: "E10", demand: Should, text: "a cursor is stable: used again, it gives the same page" },
+    Rule { id: "E9", demand: Should, text: "an unknown cursor is rejected with -32602" },
+    Rule { id: "E10", demand: Should, text: "a cursor is stable: using it again returns the same page" },
     Rule { id: "E11", demand: Must, text: "with `level`, only evals of that level are listed" },
     Rule { id: "E12", demand: Must, text: "with `level`, no eval of that level is left out" },
-    Rule { id: "E13", demand: Must, text: "a level that is none is answered with an error" },
-    Rule { id: "E14", demand: Must, text: "each eval is an object, whose `id` is a string that is not empty" },
+    Rule { id: "E13", demand: Must, text: "an unknown level is rejected with an error" },
+    Rule { id: "E14", demand: Must, text: "each eval is an object, and its `id` is a non-empty string" },
     Rule { id: "E15", demand: Must, text: "ids are unique" },
-    Rule { id: "E16", demand: Must, text: "ids are stable: read again, and read by another client, they are the same" },
+    Rule {
+        id: "E16",
+        demand: Must,
+        text: "ids are stable: they are the same when the list is read again, and for another client",
+    },
     Rule { id: "E17", demand: Must, text: "`name` is a string" },
-    Rule { id: "E18", demand: Must, text: "`description`, if there, is a string" },
+    Rule { id: "E18", demand: Must, text: "`description`, if present, is a string" },
     Rule { id: "E19", demand: Must, text: "`gradingType` is `exact-match` or `llm-as-judge`" },
     Rule { id: "E20", demand: Must, text: "`input.type` is `invocation`, `execution` or `scenario`" },
-    Rule { id: "E21", demand: Must, text: "`expected` is an object, and its `type` is `gradingType`" },
+    Rule { id: "E21", demand: Must, text: "`expected` is an object, and its `type` equals `gradingType`" },
     Rule { id: "E22", demand: Must, text: "no scenario is graded by `exact-match`" },
-    Rule { id: "E23", demand: Must, text: "the input of an invocation or a scenario has `messages`, at least one" },
+    Rule {
+        id: "E23",
+        demand: Must,
+        text: "the input of an invocation or a scenario has at least one message in `messages`",
+    },
     Rule { id: "E24", demand: Must, text: "the `role` of a message is `user` or `assistant`" },
-    Rule { id: "E25", demand: Must, text: "the `content` of a message is a block of MCP, or a list of them" },
+    Rule { id: "E25", demand: Must, text: "the `content` of a message is an MCP content block, or a list of them" },
     Rule { id: "E26", demand: Must, text: "the input of an execution has a `toolName`" },
-    Rule { id: "E27", demand: Must, text: "the input of an execution has `arguments`, an object" },
-    Rule { id: "E28", demand: Must, text: "`maxTurns`, if there, is an integer above 0" },
+    Rule { id: "E27", demand: Must, text: "the input of an execution has `arguments`, which is an object" },
+    Rule { id: "E28", demand: Must, text: "`maxTurns`, if present, is a positive integer" },
     Rule {
         id: "E29",
         demand: Must,
-        text: "of an exact match, `toolName` is a string and `arguments` an object, if there",
+        text: "in an exact match, `toolName`, if present, is a string, and `arguments`, if present, is an object",
     },
     Rule { id: "E30", demand: Must, text: "the expectation of a judged eval has a `rubric`" },
     Rule {
         id: "E31",
         demand: Must,
-        text: "`notifications/evals/list_changed` comes only from a server that declares `listChanged`",
+        text: "only a server that declares `listChanged` sends `notifications/evals/list_changed`",
     },
-    Rule { id: "E32", demand: Must, text: "concurrent requests for the list are all answered" },
-    Rule { id: "E33", demand: Should, text: "an eval has no `level` of its own: `input.type` says it" },
-    Rule { id: "E34", demand: Should, text: "an exact match expects something that its level compares" },
+    Rule { id: "E32", demand: Must, text: "all concurrent requests for the list are answered" },
+    Rule { id: "E33", demand: Should, text: "an eval has no field `level`: `input.type` is its level" },
+    Rule { id: "E34", demand: Should, text: "an exact match has an expectation that its level compares" },
     Rule { id: "E35", demand: Should, text: "the tools that evals name are listed by `tools/list`" },
     Rule { id: "E36", demand: Should, text: "an execution of a tool that is declared destructive has a `description`" },
-    Rule { id: "E37", demand: Should, text: "no eval holds what looks like a secret" },
-    Rule { id: "E38", demand: Must, text: "`tools/list` is answered as before" },
-    Rule { id: "E39", demand: Must, text: "an unknown method is refused with -32601" },
+    Rule { id: "E37", demand: Should, text: "no eval contains anything that looks like a secret" },
+    Rule { id: "E38", demand: Must, text: "`tools/list` is answered" },
+    Rule { id: "E39", demand: Must, text: "an unknown method is rejected with -32601" },
     Rule {
         id: "E40",
         demand: Must,
-        text: "what is declared in `initialize` is declared in `server/discover` (2026-07-28)",
+        text: "a server that declares `evals` in `initialize` also declares it in `server/discover` (2026-07-28)",
     },
-    Rule { id: "E41", demand: Must, text: "without a handshake (2026-07-28), `evals/list` gives the same evals" },
+    Rule { id: "E41", demand: Must, text: "without a handshake (2026-07-28), `evals/list` returns the same evals" },
 ];
 
 /// Maximum number of pages before a list is assumed to be endless.
@@ -104,7 +112,7 @@ pub async fn conformance(server: &Server, again: &Server) -> Option<Vec<Requirem
     out.insert(
         "E1",
         kept(top.is_some(), || match &server.capability {
-            Some(_) => "it is declared elsewhere only".to_owned(),
+            Some(_) => "it is only declared elsewhere".to_owned(),
             None => "it is not declared".to_owned(),
         }),
     );
@@ -119,8 +127,8 @@ pub async fn conformance(server: &Server, again: &Server) -> Option<Vec<Requirem
         "E4",
         match (&first, &empty) {
             (Ok(first), Ok(empty)) => kept(ids_of(empty) == ids_of(first), || "the two pages differ".to_owned()),
-            (Ok(_), Err(error)) => Kept::No(format!("with empty ones: {}", server.lost(error))),
-            (Err(error), Ok(_)) => Kept::No(format!("without any: {}", server.lost(error))),
+            (Ok(_), Err(error)) => Kept::No(format!("with empty params: {}", server.lost(error))),
+            (Err(error), Ok(_)) => Kept::No(format!("without params: {}", server.lost(error))),
             (Err(_), Err(_)) => Kept::Untried("there is no list".to_owned()),
         },
     );
@@ -140,7 +148,7 @@ pub async fn conformance(server: &Server, again: &Server) -> Option<Vec<Requirem
     }
     let may = capability.as_ref().and_then(|c| c.get("listChanged")) == Some(&Value::Bool(true));
     let notified = changed(&mut changes).await;
-    out.insert("E31", kept(may || !notified, || "it comes, and `listChanged` is not declared".to_owned()));
+    out.insert("E31", kept(may || !notified, || "it was sent, but `listChanged` is not declared".to_owned()));
     // A list may change; then differences between listings are not violations. If ids are not stable, E16 reports it.
     let unlike = match out.get("E16") {
         _ if notified && may => {
@@ -170,7 +178,7 @@ fn untried(id: &str, listed: Option<&[Value]>) -> String {
         ("E2", _) => "no capability is declared",
         (_, None) => "there is no list",
         ("E40" | "E41", _) => "the server speaks the protocol with a handshake only",
-        ("E10", _) => "there is one page",
+        ("E10", _) => "there is only one page",
         ("E38" | "E35" | "E36", _) => "the server declares no tools",
         _ => "no eval is of that kind",
     }
@@ -221,7 +229,7 @@ async fn follow(server: &Server, first: Value, level: Option<Level>, more: Optio
         list.pages.push(page);
         let Some(cursor) = next else { return Ok(list) };
         if !seen.insert(cursor.clone()) {
-            return Err("a cursor comes twice: the pages go round in a circle".to_owned());
+            return Err("a cursor was returned twice: the pages form a cycle".to_owned());
         }
         if list.pages.len() == PAGES {
             return Err(format!("there are more than {PAGES} pages"));
@@ -229,7 +237,7 @@ async fn follow(server: &Server, first: Value, level: Option<Level>, more: Optio
         let mut params = with_level(level, more);
         params.insert("cursor".to_owned(), cursor.as_str().into());
         let answer = server.client.request(METHOD, Some(Value::Object(params))).await;
-        page = answer.map_err(|error| format!("the cursor `{cursor}` is not taken: {}", server.lost(&error)))?;
+        page = answer.map_err(|error| format!("the cursor `{cursor}` is not accepted: {}", server.lost(&error)))?;
         list.cursors.push(cursor);
     }
 }
@@ -290,7 +298,7 @@ async fn read(
         out.insert(
             "E10",
             match same {
-                Ok(same) => kept(ids_of(&same) == ids_of(page), || "it gives another page".to_owned()),
+                Ok(same) => kept(ids_of(&same) == ids_of(page), || "it returns a different page".to_owned()),
                 Err(error) => Kept::No(server.lost(&error)),
             },
         );
@@ -305,7 +313,7 @@ async fn read(
         let found = found.map(|list| list.evals());
         match found.as_deref().map(ids) {
             Ok(found) if as_set(&found) == as_set(&ids(&evals)) => {}
-            Ok(_) => stable = Kept::No(format!("they are others {what}")),
+            Ok(_) => stable = Kept::No(format!("they differ {what}")),
             // If the pages do not end, E7 reports it.
             Err(_) if matches!(out.get("E7"), Some(Kept::No(_))) => {}
             Err(why) => stable = Kept::No(format!("{what}: {why}")),
@@ -316,7 +324,7 @@ async fn read(
     let requests = (0..AT_ONCE).map(|_| server.client.request(METHOD, Some(json!({}))));
     let answers = futures_util::future::join_all(requests).await;
     let odd = answers.iter().find_map(|answer| match answer {
-        Ok(page) => (ids_of(page).len() != ids_of(first).len()).then(|| "one answer is another".to_owned()),
+        Ok(page) => (ids_of(page).len() != ids_of(first).len()).then(|| "one answer differs".to_owned()),
         Err(error) => Some(server.lost(error)),
     });
     out.insert("E32", odd.map_or(Kept::Yes, Kept::No));
@@ -342,7 +350,7 @@ fn twice(list: &List, out: &mut IndexMap<&'static str, Kept>) {
                 Some((other, same)) if *other != number && *same == eval => {
                     repeated = Kept::No(format!("`{id}` is on the pages {} and {}", other + 1, number + 1));
                 }
-                Some(_) => shared = Kept::No(format!("`{id}` stands twice in the list")),
+                Some(_) => shared = Kept::No(format!("`{id}` occurs twice in the list")),
                 None => drop(known.insert(id, (number, eval))),
             }
         }
@@ -472,7 +480,7 @@ fn against(tools: &[Value], evals: &[Value], out: &mut IndexMap<&'static str, Ke
         let destroys = tool.pointer("/annotations/destructiveHint") == Some(&Value::Bool(true));
         let described = eval.get("description").and_then(Value::as_str).is_some_and(|d| !d.trim().is_empty());
         if called.is_some() && destroys && !described {
-            documented = Kept::No(format!("{} calls `{name}`, and says nothing of it", eval["id"]));
+            documented = Kept::No(format!("{} calls `{name}`, but has no description", eval["id"]));
         }
     }
     out.insert("E35", known);
@@ -500,10 +508,10 @@ async fn without_handshake(server: &Server, evals: &[Value], out: &mut IndexMap<
         match asked.await {
             Ok(list) => {
                 let found = list.evals();
-                kept(as_set(&ids(&found)) == as_set(&ids(evals)), || "they are others".to_owned())
+                kept(as_set(&ids(&found)) == as_set(&ids(evals)), || "they differ".to_owned())
             }
             Err(_) if matches!(out.get("E7"), Some(Kept::No(_))) => {
-                Kept::Untried("the pages do not lead on".to_owned())
+                Kept::Untried("not all pages can be read".to_owned())
             }
             Err(why) => Kept::No(why),
         },

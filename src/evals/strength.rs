@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_is_wrong_at_a_time() {
+    fn each_mutant_changes_one_value() {
         let result = json!({"content": [
             {"type": "text", "text": "plain"}, {"type": "text", "text": "{\"a\":[1,{\"b/c\":true}],\"n\":{}}"},
             {"type": "image", "data": "AAAA", "mimeType": "image/png"}]});
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_is_wrong_twice() {
+    fn repeated_values_are_changed_together() {
         let result = json!({"content": [{"type": "text", "text": "{\"t\": 20}"}, {"type": "text", "text": "20 degrees"}],
             "structuredContent": {"t": 20}});
         assert_eq!(titles(&result), ["content[1].text", "structuredContent.t"]);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_values_some_are_tried_from_the_first_to_the_last() {
+    fn large_results_are_sampled_evenly() {
         assert_eq!(spread(0).count(), 0);
         assert_eq!(spread(3).collect::<Vec<_>>(), [0, 1, 2]);
         let some: Vec<usize> = spread(100).collect();

@@ -150,7 +150,7 @@ mod tests {
     use crate::host::FakeHost;
 
     #[test]
-    fn repositories_have_urls() {
+    fn repositories_are_resolved_to_urls() {
         let host = FakeHost::new();
         for (repo, url) in [
             ("acme/tasks", "https://github.com/acme/tasks.git"),

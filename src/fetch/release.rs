@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_checksums_are_read() {
+    fn checksum_files_are_parsed() {
         let digest = "ab".repeat(32);
         let text = format!("{digest}  files-linux-amd64\n{} *./extension.yaml\n\n", digest.to_uppercase());
         let known = checksums(&text).unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_by_their_platform() {
+    fn programs_are_recognized_by_their_platform_suffix() {
         for program in ["files-linux-amd64", "files-darwin-arm64.zip", "files-windows-x86_64.exe"] {
             assert!(is_program(program, "files"), "{program}");
         }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_leads_out_of_the_folder() {
+    fn names_cannot_escape_the_folder() {
         for wrong in ["name: ../x", "name: a/b", "name: ''", "{}", "name: .x", "- a"] {
             assert!(name_of(wrong.as_bytes()).is_err(), "{wrong}");
         }

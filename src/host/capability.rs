@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_alike_and_each_has_128_bits() {
+    fn capabilities_are_unique_and_have_128_bits() {
         let (one, other) = (Capability::new().unwrap(), Capability::new().unwrap());
         assert_ne!(one, other);
         assert!(one.as_str().len() == 32 && one.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_the_same_or_not() {
+    fn equal_texts_are_recognized() {
         assert!(is_same("", "") && is_same("/a/mcp", "/a/mcp"));
         assert!(!is_same("/a/mcp", "/b/mcp") && !is_same("/a/mcp", "/a/mcpx") && !is_same("a", ""));
     }

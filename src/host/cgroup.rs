@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_found_where_it_is_mounted() {
+    fn the_mount_point_of_a_group_is_found() {
         let mounts = "29 22 0:25 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro\n30 29 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
         assert_eq!(folder(mounts, "/user.slice/a"), Some("/sys/fs/cgroup/unified/user.slice/a".into()));
         assert_eq!(folder(mounts, "/"), Some("/sys/fs/cgroup/unified/".into()));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_groups_of_ours_are_ended() {
+    fn only_groups_created_by_gevals_are_ended() {
         assert!(is_of(Path::new("/sys/fs/cgroup/gevals-abc"), "abc"));
         for other in ["/sys/fs/cgroup/system.slice", "gevals-abc", "/sys/fs/cgroup/gevals-abd", "/"] {
             assert!(!is_of(Path::new(other), "abc"), "{other}");

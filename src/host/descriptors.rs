@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_tasks_need_fewer_files() {
+    fn the_number_of_tasks_is_limited_by_open_files() {
         assert_eq!(fits(64, 32, 0, false), Some((1, 64)));
         assert_eq!(fits(256, 32, 1, false), Some((10, 256)));
         assert_eq!(fits(256, 32, 1, true), Some((7, 256)));

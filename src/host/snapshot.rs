@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_has_the_neighbours_of_its_original() {
+    fn a_copy_has_the_sibling_files_of_its_original() {
         let (project, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let at = |path: &str| project.path().join(path);
         fs::create_dir_all(at("tasks/one")).unwrap();

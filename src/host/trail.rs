@@ -386,7 +386,7 @@ mod tests {
     use super::{super::stamps::SETTLED, *};
 
     #[test]
-    fn what_may_have_changed_once_more_at_the_same_time_is_in_doubt() {
+    fn a_file_that_may_have_changed_within_the_same_timestamp_is_uncertain() {
         let file = std::env::temp_dir().join(format!("gevals-trail-{}", crate::random::word()));
         let is_clear = || {
             let trail = Trail::default();

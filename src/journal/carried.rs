@@ -317,7 +317,7 @@ mod tests {
 
     /// A recovery works from the same data on both machines; printed output is not carried.
     #[test]
-    fn what_was_carried_is_pending_elsewhere() {
+    fn pending_cleanups_are_transferred_to_another_machine() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let journal = journal(here.path());
         let mut follower = Follower::new(here.path());
@@ -351,7 +351,7 @@ mod tests {
 
     /// A batch of units is a single run: units that have ended without pending cleanups are not sent with those still running.
     #[test]
-    fn what_left_nothing_pending_is_not_carried() {
+    fn finished_units_without_pending_cleanups_are_not_transferred() {
         let here = tempfile::tempdir().unwrap();
         let journal = journal(here.path());
         let mut follower = Follower::new(here.path());
@@ -393,7 +393,7 @@ mod tests {
 
     /// A journal that is too large is never reported as kept.
     #[test]
-    fn what_is_too_large_to_travel_is_refused() {
+    fn journals_that_are_too_large_are_rejected() {
         let here = tempfile::tempdir().unwrap();
         let journal = journal(here.path());
         let mut follower = Follower::new(here.path());
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_journal_is_refused() {
+    fn invalid_journals_are_rejected() {
         let there = tempfile::tempdir().unwrap();
         let packed = |text: &str| {
             use base64::Engine as _;

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_as_it_was_written() {
+    fn lines_round_trip() {
         for entry in [entry(), serde_json::to_vec(&Entry::Closed).unwrap()] {
             let line = seal(&entry, 12);
             assert!(serde_json::from_slice::<serde_json::Value>(&line).unwrap().is_object());

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_found_again() {
+    fn appended_lines_can_be_read_back() {
         let dir = tempfile::tempdir().unwrap();
         for mut spool in [Spool::in_memory(), Spool::of_run(dir.path()).unwrap()] {
             let (one, two) = (spool.append("one").unwrap(), spool.append("zwölf").unwrap());

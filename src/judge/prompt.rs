@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_judged_stands_in_its_block(
+        fn judged_text_cannot_leave_its_block(
             texts in prop::collection::vec(prop::collection::vec(fragment(), 0..8), 3),
             criterion in prop::sample::select(vec![Criterion::Contains, Criterion::Exact, Criterion::Rubric]),
             nonce in "[0-9a-f]{32}",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_text_is_shown() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(visible("a\u{202e}b\u{e0041}\0\u{2028}\r\n\tc"), "a\\u{202e}b\\u{e0041}\\u{0}\\u{2028}\\u{d}\n\tc");
         assert_eq!(visible("👩\u{200d}🔬 ❤\u{fe0f} naïve"), "👩\u{200d}🔬 ❤\u{fe0f} naïve");
     }

@@ -1191,7 +1191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_prompt_asks_for() {
+    fn requests_in_a_prompt_are_recognized() {
         assert!(is_asked("Set the mode to `live`, and leave the queue.", "live"));
         assert!(!is_asked("Set the queue to `a`, and leave the mode set to `live`.", "live"));
         assert!(is_asked("Set the mode to `live`. Leave the queue as it is.", "live"));

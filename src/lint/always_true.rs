@@ -445,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn assignments_are_told_from_comparisons() {
+    fn assignments_are_distinguished_from_comparisons() {
         let jq = |text: &str| assignment(text, &["select", "any", "all"], true).is_some();
         for filter in
             [".a = 1", ".items[] | select(.n = 3)", "any(.[]; .x=1)", ".a | .b=2", "select( .a = \"b\" ) | .c"]
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_that_are_constant() {
+    fn constant_branches_are_detected() {
         for line in ["assert n == 3 or 4", "if x == 'a' or 'b':", "assert a or \"b\", 'why'"] {
             assert!(has_constant_branch(line), "{line}");
         }

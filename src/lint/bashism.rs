@@ -164,7 +164,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_found_is_marked(pieces in vec((select(&PIECES[..]), select(&[" ", "\n", ";", ""][..])), 1..4)) {
+        fn findings_have_a_valid_range(pieces in vec((select(&PIECES[..]), select(&[" ", "\n", ";", ""][..])), 1..4)) {
             let text: String = pieces.into_iter().flat_map(|(piece, end)| [piece, end]).collect();
             // Guesses about a text that is not a valid script do not count.
             let script = bash::parse(&text).filter(Script::is_sound);

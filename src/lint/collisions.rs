@@ -389,7 +389,7 @@ mod tests {
     use super::{PATTERNS, in_command};
 
     #[test]
-    fn only_whole_numbers_count() {
+    fn only_complete_numbers_match() {
         assert_eq!(PATTERNS.len(), 6, "every pattern compiles");
         let found = |text: &str| {
             in_command(text)

@@ -419,14 +419,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_side_by_side() {
+    fn mixed_operators_without_parentheses_are_detected() {
         let jq = |text| mixed(text, " and ", " or ", &['|', ',', ';']);
         assert!(jq(".a == 1 and .b == 2 or .c == 3") && jq("map(.a or .b and .c)"));
         assert!(!jq("(.a or .b) and .c") && !jq(".a and .b | .c or .d") && !jq(r#".a == "x and y" or .b"#));
     }
 
     #[test]
-    fn brackets() {
+    fn unclosed_brackets_are_detected() {
         for pattern in ["a(b", "[a", "x(y[)]", "(["] {
             assert!(unclosed(pattern).is_some(), "{pattern}");
         }
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_end_well() {
+    fn programs_that_never_fail_are_detected() {
         assert!(is_silent("for k in d:\n    if d[k] != w[k]:\n        print(k)\n        break\n", true));
         assert!(is_silent("if a == b:\n  print('no')\n  sys.exit(0)", true));
         assert!(

@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_what_is_left_of_a_query() {
+    fn columns_of_a_query_are_extracted() {
         for (query, names) in [
             ("SELECT max(beds) FROM rooms WHERE floor = 2", &["beds", "floor"][..]),
             (

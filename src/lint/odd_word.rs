@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_no_endings_digits_and_parts() {
+    fn misspellings_are_distinguished_from_other_differences() {
         for (a, b) in [
             ("terraform_data", "terrafom_data"),
             ("eval-mute", "eva-mute"),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_text() {
+    fn texts_are_split_into_words() {
         let of = |text: &'static str, code| {
             let mut found = Vec::new();
             split(text, code, &mut |word, at, _| found.push((word, at)));

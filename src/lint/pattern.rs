@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_matches_nothing() {
+    fn patterns_that_match_nothing_are_detected() {
         let none = |pattern| matches_none(pattern, false);
         for pattern in [r"\z\Anginx", "^ok$^x", r"[^\s\S]", r"a\bb", "$x", "x^", "ok$\nmore", r"\A\z."] {
             assert!(none(pattern), "{pattern}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_covers_what() {
+    fn patterns_that_cover_others_are_detected() {
         let covers = |outer, inner| covers(outer, inner, Texts::Names);
         assert!(covers("delete", "pods_delete") && covers("^pods_", r"\Apods_delete\z") && covers("", "x"));
         assert!(

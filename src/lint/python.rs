@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_passed_over() {
+    fn swallowed_exceptions_are_detected() {
         for text in [
             "try:\n    assert a == b\nexcept Exception as e:\n    print(e)\n",
             "try:\n  assert a\nexcept: pass\n",
@@ -180,7 +180,7 @@ mod tests {
 
     /// Every line of a function calls the previous function: following each call would not terminate in practice.
     #[test]
-    fn functions_that_call_each_other_take_no_time() {
+    fn nested_calls_do_not_take_exponential_time() {
         const LINES: usize = 400;
         let body = |call: &str| format!("    {call}()\n").repeat(LINES);
         let functions: Vec<String> = (0..5).map(|n| format!("def f{}():\n{}", n + 1, body(&format!("f{n}")))).collect();

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_nearly_others() {
+    fn similar_names_are_detected() {
         for (word, other) in [
             ("eval-incident", "eval-incidents"),
             ("EVALS", "EVALQ"),

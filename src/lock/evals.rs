@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_change_is_told_apart() {
+    fn every_kind_of_change_is_distinguished() {
         let mut invocation = eval("level", "a", "x");
         invocation["input"] = json!({"type": "invocation", "messages": [
             {"role": "user", "content": {"type": "text", "text": "Do."}}]});
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn evals_that_are_alike_are_renamed_one_for_one() {
+    fn identical_evals_are_matched_one_to_one_when_renamed() {
         let then = locked(json!([eval("a", "t", "x"), eval("b", "t", "x")]));
         let now = locked(json!([eval("c", "t", "x")]));
         assert_eq!(then.changes(&now).lines(), ["renamed: `a` to `c`", "removed: `b`"]);

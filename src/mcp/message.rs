@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_read_differently_is_noticed() {
+    fn messages_that_servers_may_parse_differently_are_detected() {
         let doubtful = |text: &str| parse(text).unwrap().doubtful(text.contains("/call") || text.contains("/read"));
         for (message, wanted) in [
             (r#"{"id":1,"method":"ping","Method":"tools/call","params":{"name":"x"}}"#, Some("method")),
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_merged_into_an_object_changes_nothing_else() {
+    fn merging_into_an_object_changes_nothing_else() {
         let merged = |object: &str, addition: Value| {
             let edits = merge(object, addition.as_object().unwrap());
             String::from_utf8(splice(&Bytes::copy_from_slice(object.as_bytes()), edits).to_vec()).unwrap()
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn other_json_is_no_message() {
+    fn other_json_is_not_a_message() {
         for text in ["", "7", "[]", "{}", r#"{"level":"info"}"#, r#"{"id":1}"#, r#"{"method":1,"id":2}"#, "{", "{}x"] {
             assert!(parse(text).is_none(), "{text}");
         }
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serde_json_cannot_hold_takes_nothing_beside_it_away() {
+    fn values_that_serde_json_cannot_represent_do_not_hide_other_members() {
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         let long = "7".repeat(400);
         for odd in [r#""a\ud83d""#, r#"{"\ud83d": 1}"#, "1e999", &long, &deep] {
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_tells_its_id() {
+    fn the_id_of_a_message_that_is_too_long_is_found() {
         let message = r#" {"result":{"id":9,"a":["\\\"id\":8,",{}]},"x":"\"}","id" : "a\"b" , "z":[1]}"#;
         for size in 1..message.len() {
             let mut skim = Skim::default();
@@ -637,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_its_messages() {
+    fn a_batch_is_split_into_its_messages() {
         let batch = Bytes::from_static(br#" [ {"id":1 , "method":"a"},{"method":"b"} ] "#);
         assert_eq!(unbatch(batch), [r#"{"id":1 , "method":"a"}"#, r#"{"method":"b"}"#]);
         assert_eq!(unbatch(Bytes::from_static(b"[1")), ["[1"]);

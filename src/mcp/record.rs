@@ -422,7 +422,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_that_authorize_are_masked_and_no_others() {
+    fn only_authorization_headers_are_masked() {
         let mut headers = HeaderMap::new();
         let mut sensitive = HeaderValue::from_static("abc");
         sensitive.set_sensitive(true);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_the_same_however_they_are_cut() {
+    fn events_do_not_depend_on_chunk_boundaries() {
         let text =
             "\u{feff}: hello\n\ndata: a\ndata:b\r\nid: 7\r\n\r\nretry: 20\nid\n\nevent: x\rdata: c\r\rdata: unfinished";
         let all = |size: usize| {

@@ -372,7 +372,7 @@ mod tests {
     use crate::source::{Sources, Span};
 
     #[test]
-    fn each_value_within_an_argument_is_changed_by_itself() {
+    fn each_value_in_an_argument_is_changed_separately() {
         let file = Sources::default().add("oracle.yaml", "");
         let value = json!({"a": {"none": {}, "ports": [80, true]}, "b": [], "c": null});
         let arg = Arg::of_value(&value, Span::new(file, 0..0));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn any_call_of_the_first_answer_may_be_the_one() {
+    fn any_call_of_the_first_answer_may_match() {
         let of = |tool: Option<&str>, arguments: Value, calls: Vec<(&str, Value)>| {
             let arguments = arguments.as_object().cloned().map(at);
             let expected = ExactMatch { tool: tool.map(|t| at(t.to_owned())), arguments, content: None };
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_content_is_decides_what_it_is_compared_with() {
+    fn the_type_of_content_decides_how_it_is_compared() {
         let of = |content: Value, result: Value| {
             let expected = ExactMatch { content: Some(at(content)), ..ExactMatch::default() };
             says(execution(&expected, &result))
@@ -325,14 +325,14 @@ mod tests {
     }
 
     #[test]
-    fn what_compares_nothing_passes_nothing() {
+    fn expectations_that_compare_nothing_never_pass() {
         let call = Call { tool: "a".to_owned(), arguments: json!({}) };
         assert_eq!(says(invocation(&ExactMatch::default(), &[call])), ["`expected` compares nothing"]);
         assert_eq!(says(execution(&ExactMatch::default(), &json!({"content": []}))), ["`expected` compares nothing"]);
     }
 
     #[test]
-    fn of_large_differences_the_beginning_is_told() {
+    fn large_differences_are_truncated() {
         let expected = ExactMatch { content: Some(at(vec!["x".repeat(5000); 50].into())), ..ExactMatch::default() };
         let found = json!({"content": [{"type": "text", "text": Value::from(vec!["y".repeat(5000); 50]).to_string()}]});
         let told = says(execution(&expected, &found));

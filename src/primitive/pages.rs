@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_changes_is_read_to_its_end() {
+    fn a_changing_list_can_be_read_to_its_end() {
         let mut pages = Pages::new(&evals(0..7), 3);
         let (first, cursor) = ids(&pages.list(None, false).unwrap());
         assert_eq!(first, ["e0", "e1", "e2"]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn params_that_mean_nothing_are_refused() {
+    fn invalid_params_are_rejected() {
         let pages = Pages::new(&evals(0..3), 1);
         let wrong = |params: Value| pages.list(Some(&params), false).unwrap_err();
         assert_eq!(
@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_cursor_breaks_the_list(cursor in "\\PC{0,40}", bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn the_list_handles_any_cursor(cursor in "\\PC{0,40}", bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let pages = Pages::new(&evals(0..3), 1);
             for cursor in [cursor, BASE64_URL_SAFE_NO_PAD.encode(bytes)] {
                 let refused = pages.list(Some(&json!({"cursor": cursor})), false).is_err();

@@ -18,7 +18,7 @@ pub fn faults(eval: &Value) -> Vec<(&'static str, String)> {
             format!("the eval without an id named {}", kind(eval.get("name")))
         }
     };
-    let mut fault = |id: &'static str, why: String| out.push((id, format!("of {name}, {why}")));
+    let mut fault = |id: &'static str, why: String| out.push((id, format!("in {name}, {why}")));
     let text = |of: &Map<String, Value>, key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
     if text(eval, "name").is_none() {
         fault("E17", format!("`name` is {}", kind(eval.get("name"))));
@@ -27,7 +27,7 @@ pub fn faults(eval: &Value) -> Vec<(&'static str, String)> {
         fault("E18", format!("`description` is {}", kind(eval.get("description"))));
     }
     if eval.contains_key("level") {
-        fault("E33", "there is a `level` beside `input.type`".to_owned());
+        fault("E33", "there is a `level` next to `input.type`".to_owned());
     }
     let grading = text(eval, "gradingType").and_then(|g| Grading::ALL.into_iter().find(|known| known.name() == g));
     if grading.is_none() {
@@ -129,14 +129,14 @@ fn exact(expected: &Map<String, Value>, level: Option<Level>, fault: &mut impl F
         _ => true,
     };
     if !compares {
-        fault("E34", "the exact match expects nothing that its level compares".to_owned());
+        fault("E34", "the exact match has no expectation that its level compares".to_owned());
     }
 }
 
 /// A short description of a value.
 fn kind(value: Option<&Value>) -> String {
     match value {
-        None => "not there".to_owned(),
+        None => "missing".to_owned(),
         Some(Value::Array(_)) => "a list".to_owned(),
         Some(Value::Object(_)) => "an object".to_owned(),
         Some(value) => {

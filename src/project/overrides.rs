@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_variables_are_named() {
         for (name, value) in [("MCP_ARGS", "[1]"), ("MCP_ENV", "{"), ("MCP_ENV", r#"{"A": 1}"#), ("MCP_ENV", "[]")] {
             assert!(read(&[("MCP_COMMAND", "c"), (name, value)]).unwrap_err().contains(name), "{value}");
         }

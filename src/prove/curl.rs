@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_of_an_option_is_no_url() {
+    fn the_value_of_an_option_is_not_a_url() {
         assert!(["-u", "-su", "--user", "--retry", "--resolve"].into_iter().all(is_valued));
         assert!(!["-s", "-uname:word", "--user=a", "http://a", "-sS", "--compressed"].into_iter().any(is_valued));
     }

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_seen_and_put_back() {
+    fn changes_are_detected_and_reverted() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mut looks = Looks::default();

@@ -602,7 +602,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_have_what_programs_ask_for() {
+    fn documents_contain_what_programs_query() {
         let cases = [
             (".spec.host", "a", json!({"spec": {"host": "a"}})),
             (".items[0].name", "3", json!({"items": [{"name": 3}]})),

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_of_a_jsonpath_tell_expressions_apart() {
+    fn expressions_of_a_jsonpath_are_separated_by_braces() {
         let output = |path: &str| {
             let argv = ["kubectl", "get", "pod", "a", "-o", &format!("jsonpath={path}")].map(str::to_owned).to_vec();
             normal(Call { argv, stdin: None }).key()

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_and_answered_alike_ends_alike() {
+    fn the_same_calls_and_answers_predict_the_same_result() {
         let (good, bad) = (world(&[]), world(&[("a x", Given::Fails)]));
         let (key, mut memory) = (key(&good), Memory::default());
         let told = |memory: &Memory, world: &World, before: &str| {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_does_not_do_the_same_twice_nothing_is_foretold() {
+    fn nothing_is_predicted_for_nondeterministic_processes() {
         let world = world(&[]);
         for (again, status) in [(["b y", "a x"], 0), (["a x", "b z"], 0), (["a x", "b y"], 4)] {
             let (key, mut memory) = (key(&world), Memory::default());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_or_another_haste_is_not_the_same() {
+    fn different_processes_and_worlds_have_different_keys() {
         let plain = world(&[]);
         let known = key(&plain);
         let exec = || Exec::new("sh", "/task").args(["-c", "a && b"]);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sleeps_is_the_same_within_its_limit_only() {
+    fn results_of_sleeping_processes_are_reused_only_within_their_limit() {
         let seconds = Duration::from_secs;
         let done = past(0);
         assert!(done.is_within(seconds(60)) && done.is_within(seconds(10)) && !done.is_within(seconds(9)));

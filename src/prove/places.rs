@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_script_looks_at_is_found() {
+    fn files_that_a_script_reads_are_found() {
         for (script, wanted) in [
             ("if [ -f \"check.sh\" ]; then exit 0; fi", &["check.sh"][..]),
             ("[ -d \"/data/up loads\" ] || exit 1", &["/data/up loads/"]),

@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_lines_are_read_as_a_shell_reads_them() {
+    fn plain_lines_are_parsed_as_by_a_shell() {
         let variable = |name: &str| (name == "NAME").then(|| "a b*".to_owned());
         let read = |line: &str| words(line, &variable);
         let plain: [(&str, &[&str]); 5] = [
@@ -349,13 +349,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_sets_itself_is_not_read_from_outside() {
+    fn variables_set_by_the_shell_are_not_inputs() {
         assert!(["PWD", "RANDOM", "BASHPID", "_"].iter().all(|name| is_own(name)));
         assert!(["NAME", "HOME", "FILE", "KUBECONFIG"].iter().all(|name| !is_own(name)));
     }
 
     #[test]
-    fn scripts_that_could_tell_a_function_from_a_command_get_none() {
+    fn scripts_that_detect_functions_get_no_functions() {
         for script in [
             "K=$(command -v kubectl)\n$K get pods",
             "if [ -x \"$(command -v helm)\" ]; then true; fi",

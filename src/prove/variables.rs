@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_script_leaves_to_the_environment() {
+    fn overridable_variables_of_a_script_are_found() {
         let open = |script: &str| overridable(&[script.to_owned()]).into_iter().collect::<Vec<_>>();
         let is = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         for script in [

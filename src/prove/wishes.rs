@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_asks_for_is_found() {
+    fn answers_that_a_script_requires_are_found() {
         let cases: [(&str, &[&str]); 16] = [
             ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
             ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),

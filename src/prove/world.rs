@@ -560,7 +560,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_world_says_what_the_agent_answers_in_it() {
+    fn a_world_shows_the_answer_of_the_agent() {
         let shown = |agent: Option<&str>| {
             let world = serde_json::from_value::<World>(json!({
                 "seed": 3, "mood": "Good", "given": {}, "hints": {}, "web": {}, "denied": [], "words": [], "env": {}, "agent": agent,

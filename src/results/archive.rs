@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_and_what_is_no_file_is_refused() {
+    fn paths_outside_and_special_files_are_rejected() {
         use tar::EntryType::{Block, Link, Regular, Symlink};
         let long = "d/".repeat(40) + "x.json";
         for name in ["../x.json", "/x.json", "a/../x.json", "a//x.json", "a\\x.json", "\u{1b}[2J.json", ".."] {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limits_is_refused_in_every_form() {
+    fn archives_beyond_the_limits_are_rejected_in_every_form() {
         use tar::EntryType::Regular;
         let limits = Limits { entries: 2, file: 1 << 20, bytes: 3 << 20 };
         let refused = |bytes: &[u8], why: &str| {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_and_nothing_else() {
+    fn damaged_archives_are_errors() {
         use tar::EntryType::Regular;
         let whole = tar_of(&[("a.json", b"11111111", Regular), ("b.json", b"2", Regular)]);
         for bytes in [gzipped(&whole), zstd::encode_all(whole.as_slice(), 1).unwrap(), zip_of(&[("a.json", b"1")])] {

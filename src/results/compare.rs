@@ -85,7 +85,7 @@ mod tests {
     use crate::results::read;
 
     #[test]
-    fn who_beats_whom_is_told_by_a_test() {
+    fn agents_are_ranked_by_a_statistical_test() {
         let file = |passed: std::ops::Range<usize>| {
             let results = (0..30).map(|n| {
                 serde_json::json!({"taskName": format!("t{n}"), "taskPassed": passed.contains(&n), "allAssertionsPassed": true})

@@ -491,7 +491,7 @@ mod tests {
 
     /// p-values: SciPy 1.17.1, `fisher_exact` and `binomtest`.
     #[test]
-    fn a_test_tells_regressions_from_chance() {
+    fn a_test_distinguishes_regressions_from_chance() {
         let base = file(&[often("same", 20, 20), often("worse", 20, 20), often("chance", 20, 20)].concat());
         let current = file(&[often("same", 20, 20), often("worse", 9, 20), often("chance", 19, 20)].concat());
         let found = diff(&base, &current, 0.05);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_got_worse_and_says_nothing_has_no_empty_line() {
+    fn a_regressed_task_without_a_reason_has_no_empty_line() {
         let file = |passed: bool, assertions: bool| {
             let result = serde_json::json!({"taskName": "t", "taskPassed": passed, "allAssertionsPassed": assertions, "outcome": if passed && assertions { "passed" } else { "failed" }});
             read(&serde_json::Value::Array(vec![result]).to_string()).unwrap()
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_no_result_has_are_no_warning() {
+    fn missing_token_counts_are_not_a_warning() {
         let of = |tokens: &[Option<u64>]| {
             let runs = tokens.iter().enumerate().map(|(i, tokens)| {
                 let mut run =

@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_calls_are_one_story() {
+    fn messages_and_calls_are_ordered_by_time() {
         let at = |second: u32| format!("2026-11-25T02:00:0{second}Z");
         let calls = [call("list", &at(1)), call("read", &at(3))];
         // Ordered by time: a call that the agent names appears once; one that it does not name appears where it happened.

@@ -144,7 +144,7 @@ mod tests {
     use crate::results::read;
 
     #[test]
-    fn failures_errors_and_what_was_not_run_are_told_apart() {
+    fn failures_errors_and_skipped_tasks_are_distinguished() {
         let file = read(
             r#"{"summary": {"eval": "e<&>"}, "results": [
               {"taskName": "fine", "taskPath": "a/b.yaml", "taskPassed": true, "allAssertionsPassed": true, "durationSeconds": 1.5},

@@ -354,7 +354,7 @@ mod tests {
     use crate::results::read;
 
     #[test]
-    fn what_shards_used_is_told_together() {
+    fn usage_of_shards_is_summed() {
         let shard = |index: u64, more: Value| {
             let mut summary = json!({ "eval": "e", "shard": { "index": index, "of": 3 } });
             for (key, value) in more.as_object().unwrap() {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_has_as_many_runs_as_its_own_results_say() {
+    fn the_number_of_runs_of_a_task_is_that_of_its_results() {
         let names = json!({ "names": ["twice", "once"] });
         let shard = |n: u64| json!({ "eval": "e", "evals": names, "complete": true, "shard": { "index": n, "of": 2 } });
         let first = part(shard(1), json!([run("twice", 0, 2), run("twice", 1, 2)]));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_merged_of_a_run_that_was_cut_short_is_not_complete() {
+    fn merged_results_of_an_interrupted_run_are_incomplete() {
         let shard = |n: u64| json!({ "eval": "e", "complete": true, "shard": { "index": n, "of": 2 } });
         let mut cut = shard(1);
         cut["cancelled"] = json!("interrupted");

@@ -300,7 +300,7 @@ mod tests {
     use crate::results::read;
 
     #[test]
-    fn what_was_not_counted_and_did_not_fail_is_not_shown() {
+    fn zero_counts_are_not_shown() {
         let file = |tokens: Value| {
             let result = json!({
                 "taskName": "t", "taskPassed": true, "allAssertionsPassed": true, "tokenEstimate": tokens,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_pass() {
+    fn an_empty_file_does_not_pass() {
         let one = |passed: bool| {
             let result = json!({ "taskName": "t", "taskPassed": passed, "allAssertionsPassed": true });
             read(&Value::Array(vec![result]).to_string()).unwrap()

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn four_forms_are_understood() {
+    fn four_formats_are_parsed() {
         let items = concat!(
             r#"{"type":"item.started","item":{"type":"command_execution","command":"ls"}}"#,
             "\n",

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_masked_is_judged_as_it_was_made_and_never_by_its_mask() {
+    fn masked_calls_are_judged_by_their_original_values() {
         use Outcome::{Broken, Failed, Passed};
         let wanted = |value: &str| {
             let arguments = Some(Spanned::new(serde_json::json!({ "t": value }), span()));
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_demands_nothing_is_not_judged() {
+    fn assertions_without_requirements_are_not_judged() {
         let kinds = [
             AssertionKind::AllUsed(CallKind::Tool, Vec::new()),
             AssertionKind::AnyUsed(CallKind::Tool, Vec::new()),
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_one_of_kind_server_and_name() {
+    fn call_order_compares_kind_server_and_name() {
         let order =
             |kind, server: &str, name: &str| OrderedCall { span: span(), kind, server: word(server), name: word(name) };
         let wanted = vec![order(CallKind::Tool, "a", "x"), order(CallKind::Tool, "a", "y")];
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_is_said_as_far_as_a_line_holds_it() {
+    fn the_list_of_calls_is_summarized_in_one_line() {
         let actual = |calls: &[CallReport]| {
             let kind = AssertionKind::AllUsed(CallKind::Tool, vec![any("other")]);
             judge(kind, calls, None).unwrap().differences[0].actual.clone()
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_is_loaded_where_its_name_or_a_pattern_is_in_the_input() {
+    fn a_skill_is_loaded_if_its_name_or_a_pattern_is_in_the_input() {
         let skill = |skill: Option<&str>, pattern: Option<&str>| {
             vec![SkillMatcher { span: span(), skill: skill.map(word), pattern: pattern.map(word) }]
         };

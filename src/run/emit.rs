@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
+    fn truncated_texts_contain_no_part_of_a_secret() {
         let secret = "s3cr3t-value-that-is-long";
         let secrets = Secrets::new([secret.to_owned()]);
         for before in [PROMPT - 40, PROMPT - 5, PROMPT, PROMPT + 40] {

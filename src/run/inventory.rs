@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_things_of_an_answer_are_what_its_lists_hold() {
+    fn the_items_of_an_answer_are_those_of_its_lists() {
         let notes = json!({"count": 2, "notes": [{"title": "Plan", "tags": ["a"]}, {"title": "Plan", "tags": []}]});
         assert_eq!(names(&notes), ["Plan", "Plan (2)"]);
         assert_eq!(names(&json!([{"metadata": {"name": "web"}}, 7, "x", {"a": 1}])), ["7", "web", "x", "{\"a\":1}"]);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_tool_that_reads_and_asks_nothing_is_called() {
+    fn only_read_only_tools_without_required_arguments_are_called() {
         let tool = |reads: bool, required: &[&str]| json!({"name": "t", "annotations": {"readOnlyHint": reads}, "inputSchema": {"required": required}});
         assert!(is_inventory(&tool(true, &[])));
         assert!(!is_inventory(&tool(false, &[])) && !is_inventory(&tool(true, &["title"])));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn only_paths_without_open_parts_are_looked_at() {
+    fn only_completely_known_paths_are_inspected() {
         assert_eq!(path_of("file /tmp/made.txt"), Some(PathBuf::from("/tmp/made.txt")));
         for none in ["file /tmp/…", "file notes.md", "pod web in shop", "file /tmp/{random.id}"] {
             assert_eq!(path_of(none), None, "{none}");

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_demand_is_so_many_passes_or_a_rate() {
+    fn a_demand_is_a_number_of_passes_or_a_rate() {
         let gate = |text: &str, runs| text.parse::<Demand>().and_then(|demand| demand.gate(runs));
         assert_eq!(gate("4/5", None), Ok(Gate { passes: 4, of: 5 }));
         assert_eq!(gate("0.9@95%", None), Ok(Gate { passes: 29, of: 29 }));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_read_as_upstream_reads_them() {
+    fn labels_are_parsed_as_in_upstream() {
         let task = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let core = task(&[("suite", "core"), ("os", "linux")]);
         for (text, matches) in [

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stop_is_one_stop() {
+    fn repeated_signals_of_one_stop_count_once() {
         use Asks::{Again, Nothing, Stop};
         use Interrupt::{Hup, Int, Term};
         // `timeout` signals the process and its group.

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_a_context_is_the_least_that_was_used_and_no_report() {
+    fn the_size_of_a_context_is_a_lower_bound_of_usage() {
         let (none, ledger) = (Bounds::default(), Ledger::default());
         let counted = |least: u64| {
             let mut meter = Meter::new("Write it down.", 50, None, (&none, Arc::default()), &ledger);

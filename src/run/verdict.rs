@@ -116,7 +116,7 @@ mod tests {
 
     /// The rule of `decisions.md` §5, line by line.
     #[test]
-    fn the_rule() {
+    fn verdicts_follow_the_rule() {
         use Outcome::{Broken, Cancelled, Failed, Passed, Skipped};
         let facts = |agent: Option<Outcome>, checks: &[Outcome]| Facts {
             agent: agent.map(judged),

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_fit_their_schemas() {
+    fn samples_match_their_schemas() {
         let schema = json!({"type": "object", "required": ["a", "b", "c", "d", "f", "g", "h"], "properties": {
             "a": {"type": "string"}, "b": {"type": "integer", "minimum": 3}, "c": {"enum": ["x"]},
             "d": {"type": "array", "minItems": 1, "items": {"type": "boolean"}}, "e": {"type": "string"},
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_says_of_a_text_is_taken_and_the_rest_is_made_up() {
+    fn samples_use_hints_of_the_schema_and_generate_the_rest() {
         let schema = json!({"type": "object", "required": ["zone", "when", "path", "name", "code", "n", "free"], "properties": {
             "zone": {"type": "string", "description": "IANA name (e.g., 'America/New_York', 'Europe/London'). Use 'UTC' else."},
             "when": {"type": "string", "format": "date"}, "path": {"type": "string"}, "name": {"type": "string", "default": null},

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_names_files_and_folders() {
+    fn files_and_folders_named_in_a_text_are_found() {
         for (text, named) in [
             ("cat data/c.txt", "t/data/c.txt"),
             ("make; . ./lib.sh # see Makefile", "t/Makefile t/lib.sh"),
@@ -339,7 +339,7 @@ mod tests {
 
     /// Any text is read to its end.
     #[test]
-    fn quotes_and_brackets_need_not_close() {
+    fn unclosed_quotes_and_brackets_are_accepted() {
         for text in ["\"", "'", "`", "$(", "${", "\\", "\"$(\"", "'\"'\"$(`\\", "[", "[]", "./", "*", "ä\"ö 'ü"] {
             of(text);
             assert_eq!(of(&format!("{text}\n lib.sh")), "t/lib.sh", "{text}");

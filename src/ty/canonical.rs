@@ -209,7 +209,7 @@ mod tests {
     proptest! {
         /// Same output as `serde_json_canonicalizer`, which takes three times as long.
         #[test]
-        fn the_form_is_that_of_the_library(value in values()) {
+        fn the_output_equals_that_of_the_library(value in values()) {
             let expected = serde_json_canonicalizer::to_string(&value).map_err(|e| TestCaseError::fail(e.to_string()))?;
             let found = super::canonical(&value);
             prop_assert_eq!(String::from_utf8_lossy(&found), expected);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_javascript_keep_their_digits() {
+    fn numbers_beyond_the_range_of_javascript_keep_their_digits() {
         let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         for (text, form) in
             [("[18446744073709551617,1e400]", "[18446744073709551617,1e+400]"), ("[1.50,1E2]", "[1.5,100]")]

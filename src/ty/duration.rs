@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn written_as_read() {
+    fn durations_round_trip() {
         for text in ["1h", "2m30s", "250ms", "1.5s", "1us", "1h0.5s", "0s"] {
             assert_eq!(format(parse(text).unwrap()), text);
         }

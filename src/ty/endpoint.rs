@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_an_url_of_http_without_a_user() {
+    fn an_endpoint_is_an_http_url_without_credentials() {
         for good in [
             "http://localhost:8000/v1",
             "https://api.openai.com",

@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_the_same_if_all_their_digits_are(
+        fn numbers_are_equal_if_all_their_digits_are(
             a in parts(), near: bool, last in 0u8..10, b in parts(), (i, j) in (0usize..30, 0usize..30), (k, l) in (0usize..3, 0usize..3)
         ) {
             // Another number, or nearly or exactly the same one.
@@ -136,7 +136,7 @@ mod tests {
 
         /// A float is equal to itself, in whatever form it was written.
         #[test]
-        fn floats_are_held(float in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
+        fn floats_equal_themselves_in_any_form(float in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
             let shortest = Number::from_f64(float).unwrap();
             prop_assert_eq!(as_float(&shortest), Some(float));
             let text = shortest.to_string();
@@ -150,14 +150,14 @@ mod tests {
 
     /// Halfway between two decimals with the same number of digits there are two shortest forms; the even one counts.
     #[test]
-    fn of_two_shortest_forms_one_is_a_float() {
+    fn only_one_of_two_shortest_forms_is_a_float() {
         let tie: f64 = "220109658429192.625".parse().unwrap();
         assert_eq!(as_float(&read("220109658429192.62")), Some(tie));
         assert_eq!(as_float(&read("220109658429192.63")), None);
     }
 
     #[test]
-    fn what_no_machine_word_holds_is_compared_too() {
+    fn numbers_beyond_machine_words_are_compared() {
         let same = |a: &str, b: &str| same(&read(a), &read(b));
         assert!(!same("18446744073709551616", "18446744073709551617") && same("1e400", "10E+399") && same("-0.0", "0"));
         assert!(!same("1e400", "1e401") && !same("-1e400", "1e400") && same("0.10", "0.1") && same("1", "1.0"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_the_same_with_their_types() {
+    fn values_are_compared_with_their_types() {
         assert!(same_value(&json!({ "a": 1, "b": [2] }), &json!({ "b": [2.0], "a": 1 })));
         for (a, b) in [
             (json!("5"), json!(5)),

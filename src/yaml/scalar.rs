@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_1_1_differs_only_where_it_differs() {
+    fn only_words_with_another_meaning_in_yaml_1_1_are_reported() {
         assert_eq!(yaml11("yes"), Some(Yaml11::Bool(true)));
         assert_eq!(yaml11("N"), Some(Yaml11::Bool(false)));
         assert_eq!(yaml11("yEs"), None);

@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_are_told_from_mappings() {
+    fn holes_are_distinguished_from_mappings() {
         let found = |text| hole(text).map(|h| (h.len, h.is_certain()));
         assert_eq!(found("{env.X}"), Some((7, true)));
         assert_eq!(found("{ env.X } foo"), Some((9, true)));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_text_are_told_apart() {
+    fn invalid_encodings_are_distinguished() {
         assert_eq!(decode_utf8(b"\xef\xbb\xbfa: 1".to_vec()).as_deref(), Ok("\u{feff}a: 1"));
         let fault = |bytes: &[u8]| decode_utf8(bytes.to_vec()).map_err(|e| (e.fault.clone(), e.message, e.text));
         let utf16 = "a: é".encode_utf16().flat_map(u16::to_le_bytes);

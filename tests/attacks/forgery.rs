@@ -100,7 +100,7 @@ fn start(world: &World, args: &[&str]) -> Running {
 }
 
 #[test]
-fn a_call_of_another_user_is_not_the_agents() {
+fn calls_of_another_user_are_not_attributed_to_the_agent() {
     const AGENT: &str = "\
 kind: Agent
 metadata: {name: a}
@@ -148,7 +148,7 @@ commands:
 }
 
 #[test]
-fn a_verdict_of_another_user_is_not_the_judges() {
+fn verdicts_of_another_user_are_not_accepted_from_the_judge() {
     const JUDGED: &str = "\
 kind: Task
 apiVersion: mcp-eval/v1
@@ -264,7 +264,7 @@ fn swapping(task: &str) -> World {
 }
 
 #[test]
-fn a_script_that_is_swapped_while_it_judges_does_not_judge() {
+fn a_script_replaced_by_the_agent_does_not_decide_the_verdict() {
     for (dialect, task) in DIALECTS {
         let world = swapping(task);
         start(&world, &["--isolation", "none", "-v"]).end().expect(1, &["lib.sh", "since the agent started"]);
@@ -282,7 +282,7 @@ fn a_script_that_is_swapped_while_it_judges_does_not_judge() {
 }
 
 #[test]
-fn what_scripts_leave_beside_themselves_is_there_for_the_next() {
+fn files_that_scripts_write_beside_themselves_are_available_to_later_scripts() {
     for (dialect, task) in DIALECTS {
         let task = match dialect {
             "legacy" => {
@@ -321,7 +321,7 @@ fn has_jail() -> bool {
 }
 
 #[test]
-fn an_agent_cannot_reach_what_judges_it() {
+fn an_agent_cannot_change_the_scripts_that_verify_it() {
     if !has_jail() {
         return;
     }
@@ -429,7 +429,7 @@ fn an_agent_sees_neither_tasks_nor_results_nor_processes_by_default() {
 }
 
 #[test]
-fn without_bubblewrap_landlock_hides_what_does_not_lie_at_home() {
+fn without_bubblewrap_landlock_hides_files_outside_of_home() {
     let curious = |home: &str| {
         let world = curious_world("");
         world.program("bwrap", "#!/bin/sh\nexit 1\n");
@@ -466,7 +466,7 @@ fn without_bubblewrap_landlock_hides_what_does_not_lie_at_home() {
 }
 
 #[test]
-fn a_strict_jail_has_nothing_but_what_is_granted() {
+fn a_strict_jail_contains_only_what_is_granted() {
     const AGENT: &str = "\
 kind: Agent
 metadata: {name: a}
@@ -551,7 +551,7 @@ fn strict(agent: &str, bwrap: bool) {
 }
 
 #[test]
-fn a_level_that_is_meant_and_cannot_be_had_keeps_the_run_from_starting() {
+fn a_run_does_not_start_if_the_requested_isolation_is_unavailable() {
     const AGENT: &str =
         "kind: Agent\nmetadata: {name: a}\ncommands: {runPrompt: 'touch WORLD/ran; echo {{ .Prompt }}'}\n";
     const REFUSES: &str = "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n";

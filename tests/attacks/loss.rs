@@ -120,7 +120,7 @@ fn every_run_has_its_results_in_its_own_folder() {
 
 /// During a run, its results are stored as lines; the file of the previous run stays complete until the new one is.
 #[test]
-fn results_are_a_stream_while_the_run_goes_on() {
+fn results_are_streamed_during_the_run() {
     let world = tasks(&[("a", QUICK), ("b", &slow(CLEAN))]);
     world.write("gevals-e-out.json", "{\"summary\": {}, \"results\": []}\n");
     let run = world.start(world.command(&["run", "eval.yaml"]));
@@ -136,7 +136,7 @@ fn results_are_a_stream_while_the_run_goes_on() {
 }
 
 #[test]
-fn a_run_that_died_before_it_chose_its_tasks_leaves_the_old_results_alone() {
+fn a_run_killed_before_it_selected_tasks_keeps_the_old_results() {
     let world = tasks(&[("a", QUICK), ("b", &slow(CLEAN))]);
     world.write("quick", "");
     world.run(&["run", "eval.yaml"]).expect(0, &[]);
@@ -157,7 +157,7 @@ fn a_run_that_died_before_it_chose_its_tasks_leaves_the_old_results_alone() {
 
 /// A recovery that knows less than the results file leaves it unchanged, and writes what it knows beside its journal.
 #[test]
-fn a_recovery_never_makes_less_of_the_results() {
+fn a_recovery_never_removes_results() {
     let world = tasks(&[("a", QUICK), ("b", &slow(CLEAN))]);
     killed(&world);
     world.run(&["recover"]).expect(0, &[]);
@@ -187,7 +187,7 @@ fn a_recovery_never_makes_less_of_the_results() {
 /// `timeout` signals its child and then its process group, which contains the child: the same signal twice in quick
 /// succession.
 #[test]
-fn a_signal_that_comes_twice_at_once_is_one() {
+fn two_signals_in_quick_succession_count_as_one() {
     for signal in ["TERM", "INT", "HUP"] {
         let world = tasks(&[("b", &slow(&format!("sleep 0.4; {CLEAN}")))]);
         let line = format!("exec timeout -s {signal} 20 \"$GEVALS\" run eval.yaml");
@@ -202,7 +202,7 @@ fn a_signal_that_comes_twice_at_once_is_one() {
 }
 
 #[test]
-fn timeout_leaves_cleanup_its_time() {
+fn timeout_gives_cleanup_its_time() {
     for signal in ["TERM", "INT", "HUP"] {
         let world = tasks(&[("b", &slow(&format!("sleep 0.4; {CLEAN}")))]);
         let ran = world.start(in_shell(&world, &format!("timeout -s {signal} 3 \"$GEVALS\" run eval.yaml"))).end();
@@ -220,7 +220,7 @@ fn timeout_leaves_cleanup_its_time() {
 
 /// GitHub Actions sends SIGINT, SIGTERM 7.5 s later, and SIGKILL 2.5 s after that: cleanup can use all of this time.
 #[test]
-fn what_ci_sends_before_it_kills_is_one_stop() {
+fn the_signals_of_ci_before_a_kill_count_as_one_stop() {
     let world = tasks(&[("b", &slow(&format!("touch WORLD/cleaning; sleep 2; {CLEAN}")))]);
     let run = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("here");
@@ -249,7 +249,7 @@ fn what_ci_sends_before_it_kills_is_one_stop() {
 }
 
 #[test]
-fn the_same_signal_a_second_later_stops_cleanup_too() {
+fn the_same_signal_a_second_later_also_stops_cleanup() {
     let world = tasks(&[("b", &slow(&format!("touch WORLD/cleaning; test -e WORLD/quick || sleep 300; {CLEAN}")))]);
     let run = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("here");
@@ -267,7 +267,7 @@ fn the_same_signal_a_second_later_stops_cleanup_too() {
 /// If the terminal in which gevals runs is closed, gevals cleans up, although it can no longer print anything. The
 /// tests themselves may run under nohup.
 #[test]
-fn a_terminal_that_is_closed_is_a_stop() {
+fn closing_the_terminal_stops_the_run() {
     let world = tasks(&[("b", &slow(&format!("sleep 0.4; {CLEAN}")))]);
     let run = world.start(in_shell(
         &world,
@@ -284,7 +284,7 @@ fn a_terminal_that_is_closed_is_a_stop() {
 }
 
 #[test]
-fn under_nohup_a_closed_terminal_stops_nothing() {
+fn under_nohup_closing_the_terminal_does_not_stop_the_run() {
     let world = tasks(&[("b", &slow(CLEAN))]);
     let run = world.start(in_shell(&world, "exec nohup \"$GEVALS\" run eval.yaml"));
     world.wait_for("here");
@@ -297,7 +297,7 @@ fn under_nohup_a_closed_terminal_stops_nothing() {
 
 /// Stopping gevals while it recovers an older run also stops the requested run.
 #[test]
-fn a_stop_during_the_recovery_before_a_run_stops_the_run() {
+fn stopping_the_recovery_before_a_run_stops_the_run() {
     let world = tasks(&[("b", &slow(&format!("touch WORLD/cleaning; test -e WORLD/quick || sleep 300; {CLEAN}")))]);
     killed(&world);
     let run = world.start(world.command(&["run", "eval.yaml"]));
@@ -344,7 +344,7 @@ fn a_cleanup_that_did_not_pass_stays_pending() {
 }
 
 #[test]
-fn the_next_run_does_what_a_failed_cleanup_left() {
+fn the_next_run_retries_a_failed_cleanup() {
     let world = tasks(&[("b", &slow("test -e WORLD/can && rm $F"))]);
     world.write("quick", "");
     world.run(&["run", "eval.yaml"]).expect(4, &[]);
@@ -359,7 +359,7 @@ fn the_next_run_does_what_a_failed_cleanup_left() {
 /// Whichever line is damaged: the journal stays open, everything that is known is cleaned up, and nothing else is
 /// removed.
 #[test]
-fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
+fn a_damaged_journal_stays_open_and_reports_what_is_unknown() {
     let world = tasks(&[("a", QUICK), ("b", &slow(&format!("echo \\\"$F\\\" >> WORLD/tried; {CLEAN}")))]);
     killed(&world);
     let path = journal(&world);
@@ -401,7 +401,7 @@ fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
 }
 
 #[test]
-fn lines_that_are_missing_are_noticed() {
+fn missing_lines_are_detected() {
     let world = tasks(&[("b", &slow(CLEAN))]);
     killed(&world);
     let path = journal(&world);
@@ -464,7 +464,7 @@ fn full() -> Stdio {
 }
 
 #[test]
-fn what_cannot_be_printed_is_an_error() {
+fn failing_to_print_is_an_error() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     world.run(&["run", "q"]).expect(0, &[]);
@@ -514,7 +514,7 @@ fn what_cannot_be_printed_is_an_error() {
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     for args in ["--help", "explain", "schema results", "check q --format json", "run q --format json", "plan q"] {
@@ -526,7 +526,7 @@ fn a_reader_that_went_away_is_no_error() {
 
 /// `eprintln!` and `println!` panic if they cannot write. The remaining ones write to a pipe of another gevals process.
 #[test]
-fn nothing_panics_for_want_of_a_reader() {
+fn print_macros_are_used_only_in_allowed_files() {
     let allowed = ["src/sandbox/confine.rs", "src/cluster/serve.rs"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders = vec![root.join("src")];
@@ -572,7 +572,7 @@ fn tasks_by_default() -> usize {
 
 /// `GEVALS_TASKS=1000` runs more of them.
 #[test]
-fn a_low_limit_of_open_files_breaks_no_task() {
+fn a_low_limit_on_open_files_breaks_no_task() {
     let count = tasks_by_default();
     let all = format!("{count} of {count} tasks passed");
     // gevals raises its soft limit; shortly after their start, the processes that it starts have the original limit
@@ -629,7 +629,7 @@ fn a_daemon_of_a_killed_run_is_found_by_its_control_group() {
 
 /// A kept world keeps its processes and their control group; cleanup ends both.
 #[test]
-fn control_groups_go_with_their_worlds() {
+fn control_groups_are_removed_with_their_worlds() {
     let groups = || {
         let mine = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let at = mine.lines().filter(|line| line.contains(" - cgroup2 ")).filter_map(|line| line.split(' ').nth(4));
@@ -684,7 +684,7 @@ fn large() -> World {
 }
 
 #[test]
-fn what_is_recorded_is_bounded_and_what_is_cut_is_told() {
+fn recordings_are_bounded_and_truncation_is_reported() {
     let world = large();
     let ran = world.run(&["run", "eval.yaml"]).expect(0, &[]);
     assert!(!ran.err.contains("warning"), "{}", ran.err);
@@ -703,7 +703,7 @@ fn what_is_recorded_is_bounded_and_what_is_cut_is_told() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_recorded_by_its_length() {
+fn of_a_message_that_is_too_long_only_the_length_is_recorded() {
     let world = large();
     let oracle = world.read("oracle.yaml");
     world.write("oracle.yaml", &oracle.replace(&"x".repeat(700 << 10), &"y".repeat(1100 << 10)));
@@ -719,7 +719,7 @@ fn a_message_that_is_too_long_is_recorded_by_its_length() {
 }
 
 #[test]
-fn results_are_bounded_and_what_decides_is_kept() {
+fn results_are_bounded_and_keep_the_parts_that_decide() {
     let world = large();
     world
         .run(&["run", "eval.yaml", "--max-results", "4"])
@@ -733,7 +733,7 @@ fn results_are_bounded_and_what_decides_is_kept() {
 }
 
 #[test]
-fn folders_of_runs_are_pruned_but_for_those_with_something_pending() {
+fn folders_of_runs_without_pending_cleanups_are_pruned() {
     let world = tasks(&[("b", &slow("test -e WORLD/can && rm $F"))]);
     world.write("quick", "");
     world.run(&["run", "eval.yaml"]).expect(4, &[]);
@@ -786,7 +786,7 @@ fn memory_grows_little_with_the_number_of_tasks() {
 // Temporary files
 
 #[test]
-fn the_demo_server_writes_into_folders_of_its_user_alone() {
+fn the_demo_server_writes_only_into_folders_of_its_user() {
     let world = World::new(&[]);
     let ask = |dir: &str| {
         let mut command = world.command(&["demo-server", "--dir", dir]);
@@ -823,7 +823,7 @@ fn the_demo_server_writes_into_folders_of_its_user_alone() {
 }
 
 #[test]
-fn what_is_opened_in_a_viewer_lies_in_a_private_folder() {
+fn files_opened_in_a_viewer_are_in_a_private_folder() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     let mut command = world.command(&["plan", "q", "--open", "--format", "html"]);

@@ -124,7 +124,7 @@ const OTHER: &str = "ghp_zyxwvutsrqponmlkjihgfedcba0123456789";
 
 /// The value of a variable is masked wherever it is written, but masking does not affect verdicts.
 #[test]
-fn what_is_masked_is_judged_as_it_was_called() {
+fn masking_does_not_affect_verdicts() {
     let echo = |value: &str| json!([{"server": "s", "tool": "echo", "argumentsMatch": {"t": value}}]);
     let tasks = [
         ("env", json!({"toolsNotUsed": echo("production")}), vec!["production"], "failed"),
@@ -196,7 +196,7 @@ fn journals(world: &World) -> String {
 
 /// For a kept world, only the masked calls are left. They cannot decide a verdict.
 #[test]
-fn what_is_only_left_masked_breaks_what_rests_on_it() {
+fn assertions_on_calls_that_exist_only_masked_are_broken() {
     let not = |value: &str| json!({"toolsNotUsed": [{"server": "s", "tool": "echo", "argumentsMatch": {"t": value}}]});
     let echo = call(1, "echo").replace("{}", &format!(r#"{{"t":"{ONE}"}}"#));
     let world = client(&[("t", &[echo], json!({}), not(OTHER))]);
@@ -210,7 +210,7 @@ fn what_is_only_left_masked_breaks_what_rests_on_it() {
 
 /// Servers that ignore the case of keys, or use the first of two equal keys, would execute calls that are not recorded.
 #[test]
-fn no_call_hides_from_the_record() {
+fn messages_with_ambiguous_keys_cannot_hide_a_call() {
     let sent = [
         r#"{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call","params":{"name":"delete"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call","params":{"name":"delete"}}"#,
@@ -242,7 +242,7 @@ fn no_call_hides_from_the_record() {
 
 /// All tasks share a pipe, and each client numbers its requests from the start.
 #[test]
-fn an_answer_that_comes_late_is_nobody_elses() {
+fn a_late_answer_is_not_attributed_to_another_request() {
     let read = json!({"toolsUsed": [{"server": "s", "tool": "read"}]});
     let world = client(&[
         ("a", &[call(1, "create")], json!({}), json!({"minToolCalls": 1})),
@@ -256,7 +256,7 @@ fn an_answer_that_comes_late_is_nobody_elses() {
 
 /// If a server dies before it answers, the agent's turn proves nothing, over stdio and over HTTP.
 #[test]
-fn a_server_that_dies_in_the_turn_breaks_the_task() {
+fn a_server_that_dies_during_the_turn_breaks_the_task() {
     let some = || json!({"minToolCalls": 1});
     let dies = [call(1, "echo"), call(2, "die")];
     let odd = [call(1, "echo"), call(2, "teapot")];
@@ -293,7 +293,7 @@ fn a_server_that_dies_in_the_turn_breaks_the_task() {
 
 /// A call beyond a limit does not reach the server, however many arrive at once, and all of them are counted.
 #[test]
-fn no_call_beyond_a_limit_reaches_the_server() {
+fn calls_beyond_a_limit_do_not_reach_the_server() {
     let one_by_one: Vec<String> = (1..=6).map(|id| call(id, "echo")).collect();
     let at_once: Vec<String> = ["at once".to_owned()].into_iter().chain((1..=20).map(|id| call(id, "read"))).collect();
     let silent = [call(1, "delete").replace("\"id\":1,", ""), call(1, "delete").replace("\"id\":1,", "")];

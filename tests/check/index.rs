@@ -139,7 +139,7 @@ fn edit(rng: &mut Rng, world: &World) -> String {
 }
 
 #[test]
-fn after_any_edits_a_check_says_what_it_says_without_an_index() {
+fn after_any_edits_a_check_with_an_index_equals_one_without() {
     let mut quick = 0;
     for seed in 0..SUITES {
         let mut rng = Rng::with_seed(seed);
@@ -173,7 +173,7 @@ fn after_any_edits_a_check_says_what_it_says_without_an_index() {
 type Case<'c> = (&'c str, &'c [(&'c str, &'c str, &'c str)], &'c [&'c str]);
 
 #[test]
-fn only_what_an_edit_concerns_is_compiled() {
+fn only_tasks_affected_by_an_edit_are_compiled() {
     let verify = "evals/tasks/d/verify.sh";
     let [a, b, c, f] = ["a", "b", "c", "f"].map(|name| format!("evals/tasks/{name}/task.yaml"));
     let (a, b, c, f) = (a.as_str(), b.as_str(), c.as_str(), f.as_str());
@@ -206,7 +206,7 @@ fn only_what_an_edit_concerns_is_compiled() {
 }
 
 #[test]
-fn what_rules_see_of_several_tasks_is_looked_for_again() {
+fn findings_across_tasks_are_recomputed() {
     let a = "evals/tasks/a/task.yaml";
     let cases: [(&str, &str, &str, &str); 5] = [
         ("another has the name", a, "name: a", "name: b"),
@@ -235,7 +235,7 @@ fn what_rules_see_of_several_tasks_is_looked_for_again() {
 }
 
 #[test]
-fn an_index_that_is_damaged_is_not_used() {
+fn a_damaged_index_is_not_used() {
     let world = project();
     let cold = same(&world, &["check"], "cold");
     let folder = world.path("cache/checks");

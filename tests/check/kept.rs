@@ -112,7 +112,7 @@ fn only(world: &World) -> PathBuf {
 }
 
 #[test]
-fn after_any_change_a_check_says_what_it_says_without_what_was_kept() {
+fn after_any_change_a_check_with_the_cache_equals_one_without() {
     let mut known = 0;
     for seed in 0..SUITES {
         let mut rng = Rng::with_seed(seed);
@@ -138,7 +138,7 @@ fn after_any_change_a_check_says_what_it_says_without_what_was_kept() {
 type Case<'c> = (&'c str, fn(&World), &'c [&'c str], fn(&World));
 
 #[test]
-fn whatever_decides_is_noticed_where_it_alone_changes() {
+fn every_single_input_of_a_check_invalidates_the_cache() {
     fn link(world: &World, target: &str, path: &str) {
         drop(fs::remove_file(world.path(path)));
         symlink(target, world.path(path)).unwrap();
@@ -343,7 +343,7 @@ fn forged(path: &Path, old: &str, new: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_kept_is_said_again_until_a_file_has_changed() {
+fn cached_output_is_reused_until_a_file_changes() {
     let world = project();
     let question: &[&str] = &["check"];
     let cold = same(&world, question, "cold");
@@ -370,7 +370,7 @@ fn what_is_kept_is_said_again_until_a_file_has_changed() {
 }
 
 #[test]
-fn what_is_damaged_is_not_used() {
+fn a_damaged_cache_is_not_used() {
     let world = project();
     let question: &[&str] = &["check", "evals/eval.yaml", "--format", "concise"];
     let cold = same(&world, question, "cold");
@@ -424,7 +424,7 @@ fn what_is_damaged_is_not_used() {
 }
 
 #[test]
-fn little_is_kept_no_secret_and_nothing_where_that_is_not_wanted() {
+fn the_cache_is_small_contains_no_secrets_and_can_be_disabled() {
     let world = project();
     let secret = "8f14e45fceea167a5a36";
     world.write(

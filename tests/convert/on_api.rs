@@ -273,7 +273,7 @@ fn a_disposable_one_is_started() {
 }
 
 #[test]
-fn what_is_not_there_is_said_before_anything_runs() {
+fn on_api_missing_programs_are_reported_before_anything_runs() {
     let world = World::new(&[("leaves.yaml", LEAVES)]);
     world.write(
         "config",

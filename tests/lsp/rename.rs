@@ -78,7 +78,7 @@ fn rename(editor: &mut Editor, method: &str, path: &str, text: &str, at: usize) 
 }
 
 #[test]
-fn after_a_rename_the_same_is_found() {
+fn a_rename_does_not_change_the_findings() {
     let world = world();
     let before = findings(&world, "renamed", "renamed");
     let mut editor = Editor::start(&world, &json!({}));
@@ -129,7 +129,7 @@ fn after_a_rename_the_same_is_found() {
 
 /// `check` does not report a variable that a script no longer receives, so this test compares the edits.
 #[test]
-fn a_variable_is_renamed_where_scripts_get_it_from_the_task() {
+fn a_variable_is_renamed_in_scripts_that_receive_it_from_the_task() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({}));
     editor.open("s/tasks/a.yaml", A);

@@ -17,7 +17,7 @@ fn completed(editor: &mut Editor, task: &str, version: u64, old: &str, new: &str
 }
 
 #[test]
-fn between_brackets_keys_and_words_are_completed_as_in_blocks() {
+fn flow_collections_are_completed_like_blocks() {
     let world = quickstart();
     let task = world.read("suite/tasks/write-note.yaml");
     let mut editor = Editor::start(&world, &json!({}));
@@ -63,7 +63,7 @@ fn between_brackets_keys_and_words_are_completed_as_in_blocks() {
 }
 
 #[test]
-fn nothing_is_offered_in_comments_and_before_what_is_there() {
+fn nothing_is_completed_in_comments_or_before_existing_text() {
     let world = quickstart();
     let task = world.read("suite/tasks/write-note.yaml");
     let mut editor = Editor::start(&world, &json!({}));
@@ -91,7 +91,7 @@ fn nothing_is_offered_in_comments_and_before_what_is_there() {
 
 /// Trying all fixes means compiling everything several times, and VS Code requests actions whenever the cursor moves.
 #[test]
-fn all_fixes_are_tried_once_somebody_takes_them() {
+fn all_fixes_are_computed_only_when_requested() {
     let world = world();
     let wrong = TASK.replace("verify:", "verfy:");
     let lazy = json!({ "textDocument": { "codeAction": { "resolveSupport": { "properties": ["edit"] } } } });
@@ -114,7 +114,7 @@ fn all_fixes_are_tried_once_somebody_takes_them() {
 }
 
 #[test]
-fn what_is_cancelled_before_its_turn_is_not_answered_with_work() {
+fn cancelled_requests_are_not_processed() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({}));
     editor.open("tasks/t.yaml", TASK);
@@ -146,7 +146,7 @@ fn what_is_cancelled_before_its_turn_is_not_answered_with_work() {
 }
 
 #[test]
-fn a_finding_leads_to_its_page_and_a_name_to_where_it_is_used() {
+fn findings_link_to_their_pages_and_names_to_their_uses() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({}));
     editor.open("eval.yaml", &EVAL.replace("tasks/*", "nothing/*"));
@@ -166,7 +166,7 @@ fn a_finding_leads_to_its_page_and_a_name_to_where_it_is_used() {
 
 /// Lines may end with CRLF: a position beyond the end of a line is before both characters.
 #[test]
-fn a_change_behind_the_end_of_a_line_keeps_the_line() {
+fn a_change_beyond_the_end_of_a_line_keeps_the_line_ending() {
     let world = world();
     let text = TASK.replace('\n', "\r\n");
     let mut editor = Editor::start(&world, &json!({}));
@@ -182,7 +182,7 @@ fn a_change_behind_the_end_of_a_line_keeps_the_line() {
 
 /// A file that exists only in the editor is not read by anything else: its faults are reported there or nowhere.
 #[test]
-fn a_file_that_is_not_saved_keeps_its_findings_while_it_cannot_be_read() {
+fn an_unsaved_file_keeps_its_findings_while_it_is_unreadable() {
     let world = world();
     for folders in
         [json!([{ "uri": format!("file://{}", world.path("suite").display()), "name": "suite" }]), Value::Null]
@@ -204,7 +204,7 @@ fn a_file_that_is_not_saved_keeps_its_findings_while_it_cannot_be_read() {
 
 /// The last resort: the finding is correct, but the author wants it that way.
 #[test]
-fn a_finding_is_allowed_where_it_stands() {
+fn a_finding_can_be_allowed_by_a_comment() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({}));
     let path = "tasks/t.yaml";

@@ -1,7 +1,7 @@
 // Opens files in yaml-language-server with the schemas of gevals, as an editor would, and prints every finding:
-// `node editor.mjs SCHEMAS FOLDER…`. Exit status 1 where there is one.
+// `node editor.mjs SCHEMAS FOLDER…`. Exits with status 1 if there are findings, or if the server does not answer within a minute.
 //
-// That the server looks at all is proved first, with a task that has a misspelt key.
+// A task with a misspelled key is opened as well: if the server does not report it, the test fails.
 import { spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -9,10 +9,10 @@ import { pathToFileURL } from "node:url";
 
 const [schemas, ...folders] = process.argv.slice(2).map((path) => resolve(path));
 
-// What a file is, is told by its kind; an MCP config has none.
+// Returns the schema for a file, determined from its `kind`; an MCP config has none.
 function schemaOf(text) {
   const kind = /^kind: *(\w+)/m.exec(text)?.[1];
-  // Manifests of Kubernetes have kinds too.
+  // Kubernetes manifests have kinds as well.
   const own = ["Task", "Eval", "Agent", "Oracle"].includes(kind);
   return own ? `${kind.toLowerCase()}.json` : /^mcpServers:/m.test(text) ? "mcp-config.json" : null;
 }
@@ -69,7 +69,7 @@ function take(message) {
   } else if (message.id === 0) {
     send({ method: "initialized", params: {} });
     send({ method: "workspace/didChangeConfiguration", params: { settings: { yaml: settings } } });
-    // The server reads its settings before it looks at files; those opened earlier are looked at without schemas.
+    // Files that are opened before the server has read its settings are checked without schemas.
     setTimeout(() => {
       for (const [uri, text] of files) {
         send({ method: "textDocument/didOpen", params: { textDocument: { uri, languageId: "yaml", version: 1, text } } });

@@ -1,6 +1,6 @@
-"""Is everything that a run did in the plan? `planned.py PLAN RESULTS`, with the output of `gevals plan --format json`.
+"""Checks that every executed action is in the plan: `planned.py PLAN RESULTS`, with the output of `gevals plan --format json`.
 
-Exit status 1 where something was done that no plan of the task has, or nothing was done at all.
+Exits with status 1 if an executed action is not in the plan of its task, or if nothing was executed.
 """
 
 import json
@@ -12,7 +12,7 @@ planned = {task["name"]: {action["id"]: action for action in task["plan"]["actio
 
 
 def nested(actions):
-    """All actions below, by id."""
+    """Returns these actions and all nested ones, by ID."""
     found = {}
     for action in actions:
         found[action["id"]] = action
@@ -35,7 +35,7 @@ for result in results["results"]:
     for phase in ("setupOutput", "verifyOutput", "cleanupOutput"):
         for action in executed((result.get(phase) or {}).get("Steps")):
             seen += 1
-            # Rounds are numbered in brackets, attempts behind a `#`.
+            # IDs contain the number of a round in brackets, and the number of an attempt after `#`.
             if re.sub(r"\[\d+\]|#\d+", "", action) not in known:
                 strangers.append(f"{result['taskName']}: {action}")
 print(f"{seen} actions done, {len(strangers)} of them not planned")

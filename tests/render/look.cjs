@@ -1,5 +1,5 @@
-// Looks at a page and a picture as a reader would: light and dark, with the mouse and with keys. Any complaint of the
-// browser, a refused style or script among them, is a failure.
+// Tests the page and the SVG picture of a plan in a browser, in light and dark mode, with the keyboard. Every error, warning or dialog, for
+// instance because a style or script is blocked, and every network request is a failure.
 'use strict';
 const puppeteer = require('puppeteer');
 const assert = require('node:assert');
@@ -21,7 +21,7 @@ const assert = require('node:assert');
     await theme(value);
     await page.goto(`file://${out}/${name}.svg`);
     await shot(`svg.${value}`);
-    // Every text stays in its box.
+    // No text overflows its box.
     const out_of_box = await page.evaluate(() => [...document.querySelectorAll('.node')].flatMap(node => {
       const box = node.querySelector('.box').getBoundingClientRect();
       return [...node.querySelectorAll('text')].filter(t => t.getBoundingClientRect().right > box.right + 1 || t.getBoundingClientRect().bottom > box.bottom + 1).map(t => t.textContent);
@@ -40,7 +40,7 @@ const assert = require('node:assert');
   assert.notStrictEqual(await transform(), start, 'a key zooms');
   await page.keyboard.press('0');
   assert.strictEqual(await transform(), start, 'a key shows everything again');
-  // Search finds a step and shows it; its details tell of it.
+  // Search selects a step, and opens its details.
   await page.keyboard.press('/');
   await page.keyboard.type('verify');
   const found = await page.$eval('#found', e => e.textContent);
@@ -51,7 +51,7 @@ const assert = require('node:assert');
     await shot('html.search');
     await page.keyboard.press('Escape');
   }
-  // By Tab to the first box, by Enter into it, by Escape out of it.
+  // With the first box focused, Enter opens its details, and Escape closes them.
   await page.evaluate(() => { document.activeElement.blur(); document.querySelector('#panel:not([hidden]) #close')?.click(); });
   const first = await page.evaluateHandle(() => [...document.querySelectorAll('.node')].find(n => n.offsetParent));
   if (first.asElement()) {
@@ -64,7 +64,7 @@ const assert = require('node:assert');
   }
   await page.keyboard.press('f');
   await shot('html.folded');
-  // No two boxes that are seen overlap.
+  // No two visible boxes overlap.
   await page.keyboard.press('f');
   const overlaps = await page.evaluate(() => {
     const boxes = [...document.querySelectorAll('.node')].filter(n => n.offsetParent).map(n => [n.textContent, n.getBoundingClientRect()]);
@@ -75,7 +75,7 @@ const assert = require('node:assert');
     return found.slice(0, 3);
   });
   assert.deepStrictEqual(overlaps, [], `${name}: boxes that overlap`);
-  // Data and pending cleanups have arrows, unless a folded box hides both of their ends.
+  // Every kind of link has an arrow; not tested if a box is folded, which can hide both ends of a link.
   const missing = await page.evaluate(() => {
     if (document.querySelector('.folded')) return [];
     const kinds = new Set(JSON.parse(document.getElementById('data').textContent).links.map(link => link.kind));

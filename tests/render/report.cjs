@@ -1,7 +1,8 @@
-// Looks at pages of results as a reader would: light and dark, with the mouse and with keys, with hostile texts, with two runs,
-// and with many tasks. Any complaint of the browser, a refused style or script among them, is a failure.
+// Tests results pages in a browser: in light and dark mode, with mouse and keyboard, with hostile texts, with two runs, with several
+// agents, and with many tasks. Every error, warning or dialog, for instance because a style or script is blocked, and every network
+// request is a failure.
 //
-//   node report.cjs OUT     where OUT holds hostile-results.html, compared.html, beside.html, failures.html, many.html and failed.html
+//   node report.cjs OUT     OUT must contain hostile-results.html, compared.html, beside.html, story.html, failures.html, many.html and failed.html
 'use strict';
 const puppeteer = require('puppeteer');
 const assert = require('node:assert');
@@ -21,13 +22,13 @@ const assert = require('node:assert');
   const open = name => page.goto(`file://${out}/${name}.html`);
   const text = selector => page.$eval(selector, e => e.textContent);
   const clean = what => assert.deepStrictEqual(complaints.splice(0), [], `${what}: complaints of the browser`);
-  /** Nothing is wider than its column. */
+  /** Asserts that no content is wider than its column. */
   const fits = async what => assert.deepStrictEqual(await page.evaluate(() => ['#detail', '#list', 'header'].filter(s => {
     const e = document.querySelector(s);
     return e.scrollWidth > e.clientWidth + 1;
   })), [], `${what}: wider than the window`);
 
-  // Why a task failed is there when the page opens: the failed one first, what was expected, what was found, what was answered, where.
+  // The page opens with the failed task, and shows why it failed: the expected and the actual value, the location, and the filled-in values.
   for (const value of ['light', 'dark']) {
     await theme(value);
     await open('failed');
@@ -41,14 +42,14 @@ const assert = require('node:assert');
   assert.match(await text('.card'), /with env\.TITLE = Shopping/);
   assert.match(await text('.card'), /24 +contains: Cake/);
   await fits('failed');
-  // A step opens and closes; so does a call.
+  // A step opens and closes; a call opens.
   await page.click('.node.passed');
   assert.strictEqual(await page.$$eval('.open', e => e.length), 1, 'a step opens');
   await page.click('.node.passed');
   assert.strictEqual(await page.$$eval('.open', e => e.length), 0, 'a step closes');
   await page.click('.call summary');
   await shot('failed.call');
-  // Keys: to the next task and back, to the next that failed, into the search and out of it.
+  // Keys select the next and the previous task, and enter and leave the search.
   const title = () => text('#detail h2');
   const first = await title();
   await page.keyboard.press('j');
@@ -68,7 +69,7 @@ const assert = require('node:assert');
   assert.strictEqual(await page.$$eval('.row', e => e.length), 1, 'a chip filters');
   clean('failed');
 
-  // Texts of authors, agents and servers are text, wherever they stand.
+  // Texts from authors, agents and servers are shown as plain text everywhere.
   await open('hostile-results');
   const count = await page.$$eval('.row', e => e.length);
   assert.ok(count >= 10, 'all hostile tasks are listed');
@@ -82,7 +83,7 @@ const assert = require('node:assert');
   await shot('hostile');
   clean('hostile');
 
-  // Two runs: what got worse and better, slower, and the first call that differs; places are links.
+  // Two runs: shows regressions, improvements, slower tasks, and the first call that differs; locations are links.
   await open('compared');
   await shot('compared');
   const tagged = await page.$$eval('.row .tagged', e => e.map(e => e.textContent));
@@ -97,7 +98,7 @@ const assert = require('node:assert');
   await fits('compared');
   clean('compared');
 
-  // Agents side by side: what any of them failed is a failure, whoever came last; who beats whom, and how sure each rate is.
+  // Several agents: a task that any of them failed counts as failed, in any order; the overview compares agents, and shows intervals of rates.
   await open('beside');
   await shot('beside');
   assert.strictEqual(await title(), 'Overview', 'of several agents the overview comes first');
@@ -120,7 +121,7 @@ const assert = require('node:assert');
   await shot('beside.run');
   clean('beside');
 
-  // What the agent says and does, and what servers were asked, is one story in time.
+  // The agent's output and the calls of servers are shown as one sequence, ordered by time.
   await open('story');
   const story = await page.$$eval('.call > summary', e => e.map(e => e.textContent.replace(/\s+/g, ' ')));
   assert.deepStrictEqual(story.map(line => /thinking|message|tool call|notes\.\w+/.exec(line)[0]), ['thinking', 'tool call', 'notes.notes_create', 'thinking', 'notes.notes_read', 'message'], story.join('\n'));
@@ -129,7 +130,7 @@ const assert = require('node:assert');
   await fits('story');
   clean('story');
 
-  // Ten failures, each of another kind: the card that is opened says why.
+  // Ten failures, each of a different kind: the open card shows the reason.
   await open('failures');
   for (const [name, ...words] of [
     ['exists', 'it exists', 'it does not exist', 'env.NOTES = ', 'tasks/exists.yaml:9', 'expect: {exists: true}'],
@@ -147,7 +148,7 @@ const assert = require('node:assert');
     assert.strictEqual(await title(), name);
     const card = await text('.card');
     for (const word of words) assert.ok(card.includes(word), `${name} does not say: ${word}\n${card}`);
-    // Without a turn of the wheel.
+    // Visible without scrolling.
     const { top, bottom } = await page.$eval('.card', e => e.getBoundingClientRect().toJSON());
     assert.ok(top > 0 && bottom < 1000, `${name}: the card ends at ${bottom}`);
     await shot(`failures.${name}`);
@@ -155,7 +156,7 @@ const assert = require('node:assert');
   }
   clean('failures');
 
-  // Ten thousand tasks: open in a second, and stay responsive.
+  // Ten thousand tasks: the page opens within a second, and stays responsive.
   const began = Date.now();
   await open('many');
   await page.waitForSelector('.card');
@@ -179,7 +180,7 @@ const assert = require('node:assert');
   for (const [name, ms] of Object.entries(took)) assert.ok(ms <= 200, `${name} takes ${ms} ms`);
   clean('many');
 
-  // On a telephone.
+  // The width of a phone.
   await page.setViewport({ width: 390, height: 800 });
   await open('failed');
   await shot('failed.narrow');

@@ -1,4 +1,4 @@
-// Results files for a look at their page: hostile texts, two runs to compare, many tasks.
+// Prints a results file to test its page with: hostile texts, two runs to compare, several agents, a story, or many tasks.
 //
 //   node results.cjs KIND [TASKS [RUNS]]
 'use strict';
@@ -40,7 +40,7 @@ const files = {
   })), { eval: hostile[0], model: hostile[1] }),
   old: () => file(Array.from({ length: 12 }, (_, i) => result(`task-${i}`, i !== 3)), { model: 'm-1' }),
   new: () => file(Array.from({ length: 12 }, (_, i) => result(`task-${i}`, i > 1, i === 5 ? { seconds: 9, calls: ['notes_list', 'notes_create', 'notes_read'] } : {})), { model: 'm-2' }),
-  // Three agents at 20 tasks, 5 runs each: the second fails 14 of them always, the others none.
+  // Three agents, 20 tasks, 5 runs each: the second agent fails 14 tasks in every run, the others fail none.
   good: () => file(beside(() => true), { agent: 'good', model: 'm' }),
   bad: () => file(beside(i => i % 10 > 6), { agent: 'bad', model: 'm' }),
   fair: () => file(beside(() => true), { agent: 'fair', model: 'm' }),

@@ -1,9 +1,9 @@
-"""Writing by the XML API of Google Cloud Storage, in front of a server that only knows uploads of the JSON API.
+"""Implements writes over the XML API of Google Cloud Storage in front of a server that supports only uploads of the JSON API.
 
-    google.py PORT BEHIND      what is asked of PORT is handed to the server that listens on BEHIND
+    google.py PORT BEHIND      forwards requests on PORT to the server that listens on BEHIND
 
-A PUT becomes an upload; `x-goog-if-generation-match` is held to, as
-https://cloud.google.com/storage/docs/request-preconditions has it. All else is passed on as it is.
+A PUT becomes an upload; `x-goog-if-generation-match` is respected, as described in
+https://cloud.google.com/storage/docs/request-preconditions. GET and HEAD are forwarded with the headers Accept and Range.
 """
 
 import http.client

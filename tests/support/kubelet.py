@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The part of a kubelet that the API server asks for logs and commands, over TLS: kubelet.py CERT KEY prints its port and serves.
+"""The part of a kubelet from which the API server requests logs and commands, over TLS: kubelet.py CERT KEY prints its port and serves.
 
-A log is one line that says what was asked for. A command runs on this machine; it is spoken to by WebSocket (v4.channel.k8s.io)."""
+A log has three lines with the names of the pod and the container; `tailLines` is respected. A command runs on this machine, and its output
+is sent over a WebSocket (v4.channel.k8s.io)."""
 import base64, hashlib, http.server, json, ssl, struct, subprocess, sys, urllib.parse
 
 

@@ -70,7 +70,7 @@ test("half a line waits, rubbish is shown, and what never ends is cancelled", ()
   assert.deepEqual(events.push(started.slice(0, 10)), []);
   assert.deepEqual(events.push(started.slice(10)), [{ type: "started", task: "t" }]);
   assert.deepEqual(events.push("no json\n"), [{ type: "said", text: "no json" }]);
-  // The first of two runs decides nothing; the worse of both does.
+  // The task finishes with its second run; its verdict is the worse of the two.
   assert.deepEqual(events.push(line({ type: "taskFinished", verdict: "failed", reason: "no", duration: 1 })), []);
   const [last] = events.push(line({ type: "taskStarted" }) + line({ type: "taskFinished", verdict: "passed", reason: "", duration: 1 }));
   assert.ok(last?.type === "finished" && last.verdict === "failed" && last.duration === 2000);

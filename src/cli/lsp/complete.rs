@@ -356,7 +356,7 @@ const ROOTS: [(&str, &str); 6] = [
     ("env", "a variable of the task's `env`, or of the process"),
     ("random.id", "letters and digits that are unique to this run"),
     ("random.port", "a port that is free when the run starts"),
-    ("task.name", "of the task"),
+    ("task.name", "the name of the task"),
     ("steps", "an output of a step: `steps.ID.outputs.NAME`"),
     ("agent.output", "the agent's last answer; in verify and cleanup"),
 ];

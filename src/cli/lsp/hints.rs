@@ -45,7 +45,7 @@ pub fn of(path: &Path, shown: RangeInclusive<usize>, reading: &Reading, suite: &
         }
         if let (None, Some(limit)) = (&step.timeout, step.op.signature.timeout) {
             let label = format!("timeout {}", duration::format(limit));
-            hint(step.key.range().end, label, "`timeout` sets another limit", None);
+            hint(step.key.range().end, label, "the default; `timeout` sets another limit", None);
         }
     }
     let holes = reading.checked.as_ref().map(holes).unwrap_or_default();

@@ -62,7 +62,7 @@ pub fn used(one: &Occurrence, reading: &Reading) -> Option<Said> {
 
 /// Describes a filter: its syntax, its input and its output.
 pub fn about_filter(info: &FilterInfo) -> String {
-    format!("`{}`\n\ntakes {}, gives {}", signature(info), info.takes, info.summary)
+    format!("`{}`\n\ntakes {}, returns {}", signature(info), info.takes, info.summary)
 }
 
 /// A filter with its arguments. Optional ones are in brackets.
@@ -84,12 +84,12 @@ fn about_hole(hole: &Hole<Def>, task: &Task<Def>, output: Option<(String, String
     };
     let what = match &hole.reference.target {
         Target::TaskEnv(name) => format!("the variable `{name}` of the task{}", value(name, task)),
-        Target::ProcessEnv(name) => format!("the variable `{name}` of the process that runs gevals"),
+        Target::ProcessEnv(name) => format!("the environment variable `{name}` of the process that runs gevals"),
         Target::RandomId => "letters and digits that are unique to this run of the task".to_owned(),
         Target::RandomPort => "a port that is free when the run starts".to_owned(),
         Target::TaskName => format!("the name of the task: `{}`", task.name.value),
         Target::AgentOutput => "the agent's last answer".to_owned(),
-        Target::AgentPrompt => "the prompt as it is sent".to_owned(),
+        Target::AgentPrompt => "the prompt that the agent receives".to_owned(),
         Target::Output { step, name } => {
             let (step, name) = output.unwrap_or_else(|| (step.clone(), name.clone()));
             about_output(&step, &name, of_step(&step))
@@ -132,7 +132,7 @@ pub fn step(offset: usize, reading: &Reading, files: &dyn Files) -> Option<Said>
         OperationKind::Tool { server, tool } => {
             let known = reading.lock.tools(server).and_then(|tools| tools.get(tool));
             let about = known
-                .map_or("It is not in the lock file: `gevals lock` asks the server.", |tool| tool.description.as_str());
+                .map_or("It is not in the lock file; run `gevals lock` to add it.", |tool| tool.description.as_str());
             let args = known.map(|tool| arguments(&tool.input_schema)).unwrap_or_default();
             format!("the tool `{tool}` of the server `{server}`\n\n{about}\n\n{args}")
         }
@@ -143,7 +143,7 @@ pub fn step(offset: usize, reading: &Reading, files: &dyn Files) -> Option<Said>
     };
     let limit = match (&step.timeout, step.op.signature.timeout) {
         (Some(limit), _) => Some((duration::format(limit.value), "")),
-        (None, Some(limit)) => Some((duration::format(limit), " where it sets none")),
+        (None, Some(limit)) => Some((duration::format(limit), " (default)")),
         (None, None) => None,
     };
     if let Some((limit, whose)) = limit {
@@ -166,7 +166,7 @@ fn acts(step: &Step<Def>, task: &Task<Def>, reading: &Reading, files: &dyn Files
     let own = model.acts.iter().filter(|act| step.span.contains(act.step));
     let mut lines: Vec<String> = own
         .map(|act| {
-            let maybe = if act.maybe { " (perhaps)" } else { "" };
+            let maybe = if act.maybe { " (possibly)" } else { "" };
             format!("- {} {}{maybe}\n", act.verb.name(), act.thing.shown())
         })
         .collect();
@@ -177,7 +177,7 @@ fn acts(step: &Step<Def>, task: &Task<Def>, reading: &Reading, files: &dyn Files
         (true, Effects::None) => "It changes nothing.".to_owned(),
         (true, Effects::Creates) => "It creates something.".to_owned(),
         (true, Effects::Deletes) => "It deletes something.".to_owned(),
-        (true, Effects::Any) => "gevals does not know of any changes.".to_owned(),
+        (true, Effects::Any) => "What it changes is not known.".to_owned(),
     }
 }
 

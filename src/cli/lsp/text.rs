@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_lead_back_to_bytes() {
+    fn positions_convert_back_to_bytes() {
         let text = "a: ä𝄞b\r\n\nende";
         for encoding in [Encoding::Utf8, Encoding::Utf16] {
             let lines = Lines::new(text, encoding);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_lead_back_to_paths() {
+    fn uris_convert_back_to_paths() {
         for path in ["/a/b.yaml", "/with space/ä+#?%.yaml"] {
             assert_eq!(path_of(&uri_of(Path::new(path))), Some(PathBuf::from(path)));
         }

@@ -23,15 +23,15 @@ pub fn read(input: &mut impl BufRead) -> io::Result<Option<Value>> {
         if input.read_line(&mut line)? == 0 {
             return match length {
                 None => Ok(None),
-                Some(_) => Err(odd("the input ends in a header")),
+                Some(_) => Err(odd("the input ends within a header")),
             };
         }
         match line.trim_end_matches(['\r', '\n']) {
             "" => break,
             header => {
-                let (name, value) = header.split_once(':').ok_or_else(|| odd("a line that is no header"))?;
+                let (name, value) = header.split_once(':').ok_or_else(|| odd("a header line without a colon"))?;
                 if name.trim().eq_ignore_ascii_case("content-length") {
-                    length = Some(value.trim().parse::<usize>().map_err(|_| odd("a length that is no number"))?);
+                    length = Some(value.trim().parse::<usize>().map_err(|_| odd("a length that is not a number"))?);
                 }
             }
         }

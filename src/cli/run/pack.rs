@@ -601,7 +601,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_tell_a_secret() {
+    fn file_names_that_indicate_a_secret() {
         for name in [".env", "a/.env.local", "tls/server.KEY", "x/kubeconfig", "id_rsa"] {
             assert!(tells_a_secret(name), "{name}");
         }
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_told_without_users() {
+    fn urls_are_printed_without_credentials() {
         assert_eq!(url_only("https://me:pw@host/mcp?key=1"), "https://host/mcp");
         assert_eq!(url_only("http://localhost:1/mcp"), "http://localhost:1/mcp");
     }

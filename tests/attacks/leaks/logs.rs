@@ -142,7 +142,7 @@ fn holds_no_command(what: &str, log: &(String, String)) {
 }
 
 #[test]
-fn no_line_in_a_log_of_ci_is_a_command_of_others() {
+fn untrusted_text_in_a_ci_log_is_never_a_command() {
     assert_eq!(HOSTILE.iter().filter(|line| !commands(line).is_empty()).count(), HOSTILE.len());
     let world = suite();
     let mut said = 0;
@@ -215,7 +215,7 @@ fn no_line_in_a_log_of_ci_is_a_command_of_others() {
 }
 
 #[test]
-fn the_page_of_a_job_holds_no_markup_of_others() {
+fn the_job_summary_contains_no_untrusted_markup() {
     let evil = "<img src=x onerror=y> </td>|| [a](https://evil.example) ![b](//evil.example/b.png) @evil $$x$$ `c` https://evil.example www.evil.example\n# evil\n- evil";
     let world = World::new(&[]);
     let task = json!({

@@ -110,7 +110,7 @@ fn readers() -> Vec<(&'static str, &'static str, Vec<(&'static str, String)>)> {
 }
 
 #[test]
-fn nothing_beyond_the_root_is_quoted() {
+fn no_file_outside_of_the_root_is_quoted() {
     for (what, target, files) in readers() {
         let beyond = |world: &World| world.path("beyond").join(target);
         for way in ["absolute", "climbing", "a link", "a linked folder"] {
@@ -167,7 +167,7 @@ fn nothing_beyond_the_root_is_quoted() {
 }
 
 #[test]
-fn a_guess_tells_nothing_of_what_is_there() {
+fn errors_do_not_reveal_whether_a_file_outside_of_the_root_exists() {
     let world = repository();
     let said = |path: &str| {
         world.write("repo/tasks/web.yaml", &portable("command: {run: 'true'}", &format!("{{file: '{path}'}}")));
@@ -189,7 +189,7 @@ fn a_guess_tells_nothing_of_what_is_there() {
 }
 
 #[test]
-fn links_in_a_searched_folder_lead_nowhere() {
+fn links_in_a_searched_folder_are_not_followed_out_of_the_root() {
     for (what, target, link) in [
         ("a task", "beyond/tasks/task.yaml", "tasks/other.yaml"),
         ("an agent", "beyond/agent.yaml", "agent.yaml"),
@@ -218,7 +218,7 @@ fn links_in_a_searched_folder_lead_nowhere() {
 }
 
 #[test]
-fn what_a_results_file_names_is_not_shown_from_beyond() {
+fn files_named_in_results_are_not_shown_if_outside_of_the_root() {
     let world = repository();
     let task = world.path("beyond/tasks/task.yaml").display().to_string();
     let inside = world.path("repo/tasks/web.yaml").display().to_string();
@@ -231,7 +231,7 @@ fn what_a_results_file_names_is_not_shown_from_beyond() {
 }
 
 #[test]
-fn conversion_copies_nothing_from_beyond() {
+fn conversion_copies_no_file_from_outside_of_the_root() {
     let world = repository();
     symlink(world.path("beyond/secret.txt"), world.path("repo/tasks/data.txt")).unwrap();
     symlink(world.path("beyond"), world.path("repo/tasks/data")).unwrap();
@@ -252,7 +252,7 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_the_project_holds_is_read() {
+fn files_anywhere_in_the_project_are_read() {
     let world = repository();
     let agent = "kind: Agent\nmetadata: {name: shared}\ncommands: {runPrompt: 'touch web; echo {{ .Prompt }}'}\n";
     world.write("repo/shared/agent.yaml", agent);
@@ -296,7 +296,7 @@ fn what_the_project_holds_is_read() {
 }
 
 #[test]
-fn a_project_without_a_repository_has_a_root_too() {
+fn a_project_without_a_repository_has_a_root() {
     let world = World::new(&[("suite/eval.yaml", ""), ("shared/tasks/web.yaml", TASK)]);
     let text = eval("agent: {type: builtin.noop}\ntaskSets: [{glob: ../shared/tasks/*.yaml}]\n");
     world.write("suite/eval.yaml", &text);
@@ -346,7 +346,7 @@ fn odd(kind: &str, path: &Path) {
 }
 
 #[test]
-fn what_is_no_plain_file_is_refused_by_every_reader() {
+fn every_reader_rejects_special_and_oversized_files() {
     for kind in ["a pipe", "a socket", "a device", "larger than 256 MiB"] {
         // Files that the project refers to.
         for (what, _, files) in readers() {
@@ -414,7 +414,7 @@ fn what_is_no_plain_file_is_refused_by_every_reader() {
 }
 
 #[test]
-fn links_in_circles_end() {
+fn cyclic_links_terminate() {
     let world = repository();
     for (target, link) in
         [(".", "self"), ("..", "tasks/up"), ("tasks", "a"), ("../b", "tasks/b"), ("a", "b"), ("/", "disk")]

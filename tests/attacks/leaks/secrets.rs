@@ -388,7 +388,7 @@ fn no_secret_is_written_or_printed() {
 }
 
 #[test]
-fn no_secret_is_left_by_a_crash_or_told_by_a_recovery() {
+fn crashes_and_recoveries_leak_no_secrets() {
     let planted = planted();
     let agent = planted.world.read("source/agent.yaml").replace("; echo {{", "; touch begun; sleep 60; echo {{");
     planted.world.write(
@@ -406,7 +406,7 @@ fn no_secret_is_left_by_a_crash_or_told_by_a_recovery() {
 }
 
 #[test]
-fn what_is_no_secret_is_not_masked() {
+fn values_that_are_not_secrets_are_not_masked() {
     let world = World::new(&[]);
     world.write("task.yaml", &json!({
         "kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": { "name": "t" },

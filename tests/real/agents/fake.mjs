@@ -1,12 +1,13 @@
-// The endpoint of a model that thinks nothing: `node fake.mjs PORT`. It calls the tool `echo` once, and ends when it has seen what
-// that answered; asked to just claim it, it does, and calls nothing. It speaks OpenAI's protocols (chat completions and responses), Anthropic's and Gemini's, streamed or not.
+// The endpoint of a fake model: `node fake.mjs PORT`. The model calls the tool `echo` once, and ends when it has received the answer; if the
+// prompt asks to just claim the answer, it does so without a call. Supports the protocols of OpenAI (chat completions and responses),
+// Anthropic and Gemini, streamed or not.
 import { createServer } from "node:http";
 
 const TOOL = /(^|[^a-z])echo$/;
 const SAYS = { message: "hello from a fake model" };
 const ANSWER = "Echo: hello from a fake model";
 
-// The tools of a request, in any protocol: as they are called, with the group that some stand in.
+// Returns the tools of a request in any protocol: their names, and the namespaces of those in a group.
 function tools(body) {
   const found = [];
   const look = (tool, namespace) => {
@@ -83,7 +84,7 @@ createServer((request, response) => {
     try {
       body = JSON.parse(Buffer.concat(chunks).toString() || "{}");
     } catch {
-      // No request of a model.
+      // Not a model request.
     }
     if (process.env.FAKE_LOG) console.error(request.method, path, tools(body).map((tool) => `${tool.namespace ?? ""}.${tool.name}`).join(" "), Object.keys(reply(body)));
     const json = (value) => {

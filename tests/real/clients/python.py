@@ -1,6 +1,6 @@
-"""What the official Python SDK hears from a server: `python.py URL` or `python.py COMMAND ARG…`.
+"""Prints what the official Python SDK receives from a server: `python.py URL` or `python.py COMMAND ARG…`.
 
-Every line is a feature and what came of it, as JSON; what is only an id has been taken out.
+Each line is a feature and its result or error, as JSON; texts of over 5000 characters are replaced by their digests.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ elicited = types.ElicitResult(action="decline")
 
 
 def plain(value):
-    """As JSON would have it, and long texts by their digest."""
+    """Converts a value to plain JSON, with digests in place of long texts."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(value, dict):

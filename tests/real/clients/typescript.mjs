@@ -1,5 +1,5 @@
-// What the official TypeScript SDK hears from a server: `node typescript.mjs URL` or `node typescript.mjs COMMAND ARG…`. Every
-// line is a feature and what came of it, as JSON; what is only an id has been taken out.
+// Prints what the official TypeScript SDK receives from a server: `node typescript.mjs URL` or `node typescript.mjs COMMAND ARG…`. Each
+// line is a feature and its result or error, as JSON; texts of over 5000 characters are replaced by their digests.
 import { createRequire } from "node:module";
 import { createHash } from "node:crypto";
 import { pathToFileURL } from "node:url";
@@ -38,7 +38,7 @@ const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const short = (key, value) =>
   typeof value === "string" && value.length > 5000 ? `${value.length} ${createHash("sha256").update(value).digest("hex")}` : value;
 
-/** One feature: what it gives or throws, and what was heard meanwhile. */
+/** Runs one feature and prints its result or error, and the messages received meanwhile. */
 async function feature(name, does) {
   heard = [];
   let said;
@@ -47,7 +47,7 @@ async function feature(name, does) {
   } catch (error) {
     said = { throws: error.code ?? error.name, message: error.message };
   }
-  // A notification that belongs to no request comes on its own stream.
+  // A notification that does not belong to a request arrives on a separate stream.
   await sleep(name.includes("notifi") ? 300 : 0);
   console.log(JSON.stringify({ feature: name, ...said, heard }, short));
 }
@@ -127,7 +127,7 @@ await feature("10 MB to the client", () => tool("test_large", { bytes: 10_000_00
 await feature("3 MB to the server", () => tool("test_unicode", { text: "ö".repeat(1_500_000) }));
 if (http) {
   await feature("a stream that is broken off", () => tool("test_reconnection"));
-  // In words of the server's own, so only the code is looked at.
+  // The message is the server's own, so only the code is compared.
   await feature("the end of a session", async () => {
     await transport.terminateSession();
     return client.ping().then(() => "it goes on", ({ code }) => `refused: ${code}`);

@@ -1,4 +1,4 @@
-"""Compares what the conformance suite said of a server directly and through the proxy: `compare.py RESULTS VERSION…`."""
+"""Compares the results of the conformance suite for a server directly and through the proxy: `compare.py RESULTS VERSION…`."""
 
 import json
 import re
@@ -7,17 +7,17 @@ from collections import Counter
 from pathlib import Path
 
 
-# How a server cuts its HTTP streams is nothing that a process could say.
+# These are about how a server closes its HTTP streams, which does not apply to a process.
 OF_HTTP_ALONE = {"server-sse-polling", "server-sse-multiple-streams"}
-# The SDK's own server, once it serves a process's standard input, answers any version that it is asked in.
+# Over standard input and output, the SDK's server accepts any version that a client requests.
 OF_THE_SDK = {"sep-2575-server-unsupported-version-error", "sep-2575-http-server-unsupported-version-400"}
 
 
 def checks(folder):
-    """Scenario and check, by the number of its occurrence, and what came of it."""
+    """Returns the status and message of each check, by scenario, ID, name and occurrence."""
     found = {}
     for file in sorted(folder.glob("server-*/checks.json")):
-        # The folder is called after the scenario and the time.
+        # The name of the directory consists of the scenario and the time.
         scenario = re.fullmatch(r"server-(.*)-\d{4}-\d\d-\d\dT[-\d]+Z", file.parent.name)[1]
         seen = Counter()
         for check in json.loads(file.read_text()):
@@ -36,7 +36,7 @@ def main(results, *versions):
         for way in ("http", "stdio"):
             proxied = checks(Path(results, version, way))
             both = [key for key in sorted(direct.keys() | proxied.keys()) if way == "http" or key[0] not in OF_HTTP_ALONE and key[1] not in OF_THE_SDK]
-            # A missing check is as a remark: the suite remarks every event that it sees.
+            # A missing check counts as INFO: the suite reports every event that it sees as INFO.
             different = [key for key in both if direct.get(key, ("INFO",))[0] != proxied.get(key, ("INFO",))[0]]
             passed = [sum(found.get(key, ("",))[0] == "SUCCESS" for key in both) for found in (direct, proxied)]
             left = len(direct.keys() | proxied.keys()) - len(both)

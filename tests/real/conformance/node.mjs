@@ -1,4 +1,4 @@
-// `fs.globSync` is of node 22. The suite imports it at its start, and uses it for other things than testing servers.
+// `fs.globSync` requires Node.js 22. The suite imports it at startup, but does not use it to test servers.
 import * as fs from "node:fs";
 import { register } from "node:module";
 

@@ -1,5 +1,5 @@
-// A server with everything that the conformance suite asks for, in both eras: `node server.mjs [PORT]` serves streamable HTTP
-// at /mcp, or, without a port, standard input and output.
+// A server with everything that the conformance suite tests, in both eras: `node server.mjs [PORT]` serves streamable HTTP
+// at /mcp or, without a port, standard input and output.
 import { randomBytes, randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
@@ -24,7 +24,7 @@ const object = (properties = {}, rest = {}) => ({ type: "object", properties, ..
 const embedded = (uri, mimeType, said) => ({ type: "resource", resource: { uri, mimeType, text: said } });
 const choices = (words) => words.map((word) => ({ const: word, title: word.toUpperCase() }));
 
-/** Sessions of the handshake era, by their ids. */
+/** Sessions of the handshake era, by ID. */
 const sessions = new Map();
 
 const elicit = (key, message, properties) => ({
@@ -48,7 +48,7 @@ const needs = (...rounds) => async (_, { mcpReq }) => {
   return inputRequired({ inputRequests: asked, requestState: await state.mint(round) });
 };
 
-/** A tool of the handshake era that asks the client, and says what it was told. */
+/** A tool of the handshake era that sends a request to the client, and returns its answer. */
 const asks = (method, params) => async (args, { mcpReq }) => {
   try {
     return says(`${method}: ${JSON.stringify(await mcpReq.send({ method, params: params(args) }))}`);
@@ -159,7 +159,7 @@ const tools = {
       return says("logged");
     },
   ],
-  // What the suite does not ask for, and tests/real/clients does.
+  // Used by tests/real/clients, but not by the suite.
   test_roots: [{}, asks("roots/list", () => ({}))],
   test_touch: [
     { uri: { type: "string" } },
@@ -251,7 +251,7 @@ function make() {
   return server;
 }
 
-/** What a stream has sent, so that a client may take it up again. */
+/** Stores the events of streams, so that a client can resume a stream. */
 function eventStore() {
   const events = [];
   return {

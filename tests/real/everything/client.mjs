@@ -1,5 +1,5 @@
-// An agent with capabilities of its own: `node client.mjs URL`. The server's requests for a model, for an answer of the user
-// and for the roots must come through the proxy to this client, and only because it says in `initialize` that it has them.
+// An agent with client capabilities: `node client.mjs URL`. The server's requests for sampling, elicitation and roots must reach this
+// client through the proxy, and only because it declares these capabilities in `initialize`.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 

@@ -1,7 +1,7 @@
-"""Which scenarios of the conformance suite apply to `gevals mcp`, and that these pass: `applies.py VERSION SAID`.
+"""Checks that the scenarios of the conformance suite that apply to `gevals mcp` pass: `applies.py VERSION SAID`.
 
-The others ask for tools that the suite's own example server has, or for resources, prompts and completion, which gevals does not declare: also
-`server-stateless` and `caching`, which are about tools in part."""
+The others need tools of the suite's own example server, or resources, prompts and completion, which gevals does not declare. This also
+applies to `server-stateless` and `caching`, although they are partly about tools."""
 
 import re
 import sys

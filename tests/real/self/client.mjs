@@ -1,5 +1,5 @@
-// The official TypeScript client, on `gevals mcp`: `node client.mjs GEVALS FOLDER`. It compiles the output schemas that it lists, and
-// refuses structured content that is not as they say.
+// Tests `gevals mcp` with the official TypeScript client: `node client.mjs GEVALS FOLDER`. The client compiles the listed output schemas,
+// and rejects structured content that does not match them.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";

@@ -1,5 +1,5 @@
-"""A judge: puts the prompt on standard input to a model, and submits what it says. The model is too small to call tools, so it is
-made to answer in the shape of the tool's arguments."""
+"""A judge: sends the prompt on standard input to a model, and submits its answer. The model is too small to call tools, so its answer is
+constrained to the schema of the tool's arguments."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ def post(url, body, headers=()):
 
 
 def answer(text):
-    """The JSON of an answer, or of the event that holds it."""
+    """Parses the JSON of an answer, or of the last event if the answer is a stream."""
     events = [line[5:] for line in text.splitlines() if line.startswith("data:") and line[5:].strip()]
     return json.loads(events[-1] if events else text)
 
@@ -41,7 +41,7 @@ _, text = post(f"{model}/v1/chat/completions", {
     "seed": 1,
 })
 verdict = json.loads(json.loads(text)["choices"][0]["message"]["content"])
-# It knows neither: a pass has no category.
+# A pass has no failure category, which the model does not know.
 if verdict["passed"]:
     verdict["failureCategory"] = "n/a"
 print("the model says", verdict)

@@ -1,4 +1,4 @@
-"""Serves SmolLM2-135M, which PyPI has in a package, over OpenAI's protocol, and prints the address."""
+"""Serves SmolLM2-135M, from a PyPI package, over OpenAI's protocol, and prints the address."""
 
 import importlib.util
 import pathlib
