@@ -174,6 +174,10 @@ impl<'p> Evaluator<'p> {
     fn holds(&self, statement: &Statement) -> bool {
         let Some(focus) = &self.focus else { return false };
         let inside = |r: &Range<usize>| r.start <= focus.start && focus.end <= r.end;
+        let in_function = || self.functions.iter().any(|(_, body)| body.iter().any(|b| inside(&b.range)));
+        if !inside(&statement.range) && !in_function() {
+            return false;
+        }
         let mut held = false;
         statement.walk(&mut |s| {
             held |= s.range == *focus;

@@ -1,6 +1,8 @@
 //! What the checks of a script require: the command whose output they check, the form in which it is printed, and the condition that
 //! it must meet.
 
+use std::cell::OnceCell;
+
 use rustc_hash::FxHashSet;
 
 use super::{
@@ -28,6 +30,8 @@ pub struct Question<'m> {
     pub form: Form,
     pub demand: Demand,
     among: Among,
+    /// The statuses that the script can end with if the statement succeeds, and if it fails.
+    outcomes: OnceCell<(flow::Status, flow::Status)>,
 }
 
 /// How a condition is combined with others in its check.
@@ -77,7 +81,13 @@ type Place<'m> = (&'m Content, &'m Statement);
 impl<'m> Question<'m> {
     fn new((content, statement): Place<'m>, form: Form, runs: Vec<&'m Run<'m>>, demand: Demand) -> Self {
         let span = content.span(statement.range.clone());
-        Self { span, content, statement, runs, file: None, form, demand, among: Among::Alone }
+        let outcomes = OnceCell::new();
+        Self { span, content, statement, runs, file: None, form, demand, among: Among::Alone, outcomes }
+    }
+
+    /// The statuses that the script can end with if the statement succeeds, and if it fails.
+    pub fn outcomes(&self) -> (flow::Status, flow::Status) {
+        *self.outcomes.get_or_init(|| flow::outcomes(&self.content.program, &self.statement.range))
     }
 
     /// Whether its check contains no other condition.
@@ -88,7 +98,7 @@ impl<'m> Question<'m> {
     /// Whether the script succeeds only if the condition is met (`true`), or only if it is not (`false`). Returns
     /// `None` if neither is certain.
     pub fn is_wanted(&self) -> Option<bool> {
-        let (succeeded, failed) = flow::outcomes(&self.content.program, &self.statement.range);
+        let (succeeded, failed) = self.outcomes();
         (succeeded.zero != failed.zero).then_some(succeeded.zero).filter(|wanted| match self.among {
             Among::Alone => true,
             Among::All => *wanted,

@@ -220,7 +220,8 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
             }
             continue;
         }
-        let path = ["[0]", "[*]"].iter().find_map(|list| path.strip_prefix(&format!(".items{list}"))).unwrap_or(&path);
+        let item = path.strip_prefix(".items[0]").or_else(|| path.strip_prefix(".items[*]"));
+        let path = item.unwrap_or(&path);
         let Some((outer, name, known)) = tools().find_map(|tool| unknown_place(tool, kind, path)) else { continue };
         let field = format!("{outer}.{name}");
         if told.contains(&(span, field.clone())) {

@@ -295,7 +295,7 @@ fn one_of(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
 
 /// `if [ "$tag" != 1.0 ]; then exit 0; fi`: verify passes for other values, and may fail for the right one.
 fn differs(question: &Question<'_>, operator: &str, with: &str, found: &mut Vec<(Span, String)>) {
-    let (succeeded, failed) = flow::outcomes(&question.content.program, &question.statement.range);
+    let (succeeded, failed) = question.outcomes();
     let (other, right) = match operator {
         "!=" | "-ne" => (succeeded, failed),
         "=" | "==" | "-eq" => (failed, succeeded),
