@@ -157,7 +157,8 @@ impl Process {
         let length = self.log.metadata().map_or(0, |log| log.len().saturating_sub(self.read));
         let mut bytes = vec![0; length.min(MOST) as usize];
         self.read += length;
-        let read = self.log.read_exact_at(&mut bytes, self.read - bytes.len() as u64);
+        let last = self.read - bytes.len() as u64;
+        let read = self.log.read_exact_at(&mut bytes, last);
         read.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&bytes).into_owned())
     }
 
