@@ -114,7 +114,7 @@ def count(root: Path, gevals: Path, words: list[str]) -> int:
         converse(process)
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:
-        sys.exit(f"`gevals {' '.join(words)}` ended with {process.returncode}:\n{out.decode()[-2000:]}{err.decode()[-2000:]}")
+        sys.exit(f"`gevals {' '.join(words)}` exited with {process.returncode}:\n{out.decode()[-2000:]}{err.decode()[-2000:]}")
     return int(re.search(r"^summary: (\d+)", counts.read_text(), re.M)[1])
 
 
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE")
     args = parser.parse_args()
     if not shutil.which("valgrind"):
-        sys.exit("there is no valgrind to count with")
+        sys.exit("valgrind is missing")
     before = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     after, beyond = dict(before), []
     print("| | before | now | |\n|---|---:|---:|---:|")
@@ -145,7 +145,7 @@ def main() -> None:
     if args.write:
         FIGURES.write_text(json.dumps({name: after[name] for name in CASES if name in after}, indent=2) + "\n")
     elif beyond:
-        sys.exit(f"over {LEEWAY:.0%} away from {FIGURES.name}: {', '.join(beyond)}. Mend it, or write the new figures and say why")
+        sys.exit(f"more than {LEEWAY:.0%} off {FIGURES.name}: {', '.join(beyond)}. Fix the cause, or record new figures with `--write` and give the reason")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def middle(name, walls):
     print(f"{name}: {statistics.median(walls):.3f} s (best {min(walls):.3f} s)")
 
 def main():
-    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors, median of {ROUNDS}; both processes are started and ended each time")
+    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors, median of {ROUNDS}; every measurement starts and ends both processes")
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/notes")
         write(f"{folder}/one.json", [execution(0)])

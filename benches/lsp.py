@@ -64,7 +64,7 @@ def main():
         return len(server.until(is_it)["params"]["diagnostics"])
 
     clean = findings(0)
-    print(f"{task.relative_to(root)}: first answer {1000 * (time.perf_counter() - begun):.0f} ms, {clean} findings")
+    print(f"{task.relative_to(root)}: first findings after {1000 * (time.perf_counter() - begun):.0f} ms, {clean} findings")
     times = []
     for version in range(1, changes + 1):
         broken = version % 2 == 1
@@ -74,10 +74,10 @@ def main():
         found = findings(version)
         times.append(1000 * (time.perf_counter() - begun))
         if (found > clean) != broken:
-            sys.exit(f"version {version}: {found} findings, and {clean} in the text as it was")
+            sys.exit(f"version {version}: {found} findings; the original text has {clean}")
     times.sort()
     at = lambda part: times[min(len(times) - 1, int(part * len(times)))]
-    print(f"{changes} changes: p50 {statistics.median(times):.1f} ms, p95 {at(0.95):.1f} ms, p99 {at(0.99):.1f} ms (15 ms of each are a pause)")
+    print(f"{changes} changes: p50 {statistics.median(times):.1f} ms, p95 {at(0.95):.1f} ms, p99 {at(0.99):.1f} ms (including a pause of 15 ms each)")
     server.send("shutdown", None, True)
     server.send("exit", None)
     sys.exit(server.process.wait())

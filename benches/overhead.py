@@ -56,7 +56,7 @@ def main():
             runs.append(wall); peaks.append(peak); ends.append(closing(printed))
             bare.append(timed(["/bin/sh", "-c", loop], f"{folder}/a")[0])
         run, shell = statistics.median(runs), statistics.median(bare)
-        print(f"50 tasks of 3 scripts: {run:.3f} s; a shell loop {shell:.3f} s; ratio {run / shell:.2f}; peak {max(peaks):.0f} MB; closing {1000 * statistics.median(ends):.0f} ms")
+        print(f"50 tasks of 3 scripts: {run:.3f} s; a shell loop {shell:.3f} s; ratio {run / shell:.2f}; peak {max(peaks):.0f} MB; {1000 * statistics.median(ends):.0f} ms after the last task")
         an_eval(f"{folder}/b", 50, "  verify: [{notes.notes_list: {expect: {isError: false}}}]\n")
         for i in range(50):
             path = f"{folder}/b/tasks/{i:02}.yaml"

@@ -14,34 +14,34 @@ import random
 
 FLAGS = {
     # The workload and the machines.
-    "units": (100_000, "how many units"),
-    "workers": (200, "how many workers"),
-    "places": (1, "units at a time in a worker (`gevals worker -p`)"),
-    "parallel": (0, "batches at a time (`gevals run -p`); 0: a tenth more than there are places"),
-    "seconds": (30.0, "how long a unit takes, in the middle"),
-    "spread": (0.5, "sigma of the logarithm of that; 0: all alike"),
+    "units": (100_000, "number of units"),
+    "workers": (200, "number of workers"),
+    "places": (1, "slots per worker (`gevals worker -p`)"),
+    "parallel": (0, "batches at a time (`gevals run -p`); 0: a tenth more than the number of slots"),
+    "seconds": (30.0, "median duration of a unit"),
+    "spread": (0.5, "sigma of the logarithm of the duration; 0: all units take the same time"),
     "batch": (2.0, "`--batch`"),
-    "rate": (0.0, "`--rate`, a minute; 0: none"),
-    "cleanups": (1, "cleanups of a unit: each is two heartbeats"),
-    "seed": (1, "of chance"),
+    "rate": (0.0, "`--rate`, per minute; 0: no limit"),
+    "cleanups": (1, "cleanups per unit: each takes two heartbeats"),
+    "seed": (1, "seed of the random numbers"),
     # Costs.
-    "start": (0.12, "from a batch in a worker's hand to its first unit, and from the last one's end to the hand-in"),
-    "unit": (0.004, "what a unit of a batch takes beyond its own time"),
-    "compute": (0.0, "processor time of a worker's machine for a batch; matters with `cores`"),
-    "cores": (0, "processors of the one machine on which everything runs; 0: each worker has its own"),
-    "activity": (0.030, "time of the server's database for a batch: schedule, start, end and two workflow tasks"),
-    "heartbeat": (0.0017, "the same for a heartbeat"),
-    "servers": (1.0, "how many times as fast the server is as the one that was measured"),
-    "trip": (0.014, "a call to the server and back, that is not busy, with all that it wakes"),
-    "decide": (0.010, "a workflow task in the worker that runs the workflow: one at a time; not more than that"),
-    "events": (6.0, "events of the history a batch"),
-    "event-bytes": (1500.0, "bytes of history of a batch without its results"),
-    "result-bytes": (5000.0, "bytes of a result, compressed, in the history: of an agent, supposed; one of a trivial unit has 600"),
-    "most-events": (8 * 4096, "events after which the workflow goes on in a new one"),
-    "most-bytes": (40_000_000, "the same in bytes, with what is still to come"),
-    "client": (0.0005, "time of the client for a unit of the history"),
-    "merge": (0.0011, "time of the merge at the end for a unit"),
-    "put": (0.0036, "one file of results to a shared volume or an object store, for the engines of `gevals emit`"),
+    "start": (0.12, "time from the receipt of a batch to its first unit, and from the end of its last unit to the report"),
+    "unit": (0.004, "overhead of each unit of a batch"),
+    "compute": (0.0, "processor time of a worker's machine per batch; only used with `cores`"),
+    "cores": (0, "processors of the machine on which everything runs; 0: each worker has its own machine"),
+    "activity": (0.030, "time of the server's database per batch: schedule, start, end and two workflow tasks"),
+    "heartbeat": (0.0017, "the same per heartbeat"),
+    "servers": (1.0, "speed of the server, relative to the measured one"),
+    "trip": (0.014, "round trip to an idle server, including everything that it triggers"),
+    "decide": (0.010, "a workflow task in the worker that runs the workflow, one at a time: an upper bound"),
+    "events": (6.0, "events in the history per batch"),
+    "event-bytes": (1500.0, "bytes of history per batch, without results"),
+    "result-bytes": (5000.0, "bytes of a compressed result in the history: an assumption for agents; that of a trivial unit has 600"),
+    "most-events": (8 * 4096, "events after which the workflow continues in a new one"),
+    "most-bytes": (40_000_000, "the same in bytes, including those still expected"),
+    "client": (0.0005, "time of the client per unit in the history"),
+    "merge": (0.0011, "time of the final merge per unit"),
+    "put": (0.0036, "time to write one results file to a shared volume or an object store, for the engines of `gevals emit`"),
 }
 
 
@@ -215,12 +215,12 @@ def bends(row):
     for what, word in (("server", "the server"), ("workflow", "the workflow"), ("drained", "new workflows")):
         if row[what] > (0.1 if what == "drained" else 0.85):
             return word
-    return "nothing" if row["share"] > 0.9 else "what a batch costs"
+    return "none" if row["share"] > 0.9 else "the cost of a batch"
 
 
 def table(title, rows, first):
     print(f"\n{title}\n")
-    print("| | at best | takes | places at work | server | workflow | waits for a new one | batches | then the merge | one volume instead | gives way |")
+    print("| | minimum | duration | slots busy | server busy | workflow busy | waiting for a new workflow | batches | final merge | shared volume busy | bottleneck |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|")
     for name, given in rows:
         row = simulate(first | given)
@@ -238,11 +238,11 @@ def main():
         for name, value in simulate(given).items():
             print(f"{name:10} {value:.3f}" if isinstance(value, float) else f"{name:10} {value}")
         return
-    table("100,000 units on 200 workers, by how long a unit takes",
+    table("100,000 units on 200 workers, by duration of a unit",
           [(duration(seconds), {"seconds": seconds}) for seconds in (0.01, 0.1, 1.0, 10.0, 30.0, 120.0)], given)
-    table("100,000 units of 30 s, by workers",
+    table("100,000 units of 30 s, by number of workers",
           [(f"{workers} workers", {"workers": workers}) for workers in (50, 100, 200, 460)], given)
-    table("100,000 units of 30 s on 200 workers, by `--rate` a minute",
+    table("100,000 units of 30 s on 200 workers, by `--rate` per minute",
           [(f"{rate:.0f}", {"rate": rate}) for rate in (100.0, 300.0, 400.0, 1000.0)], given)
 
 

@@ -151,9 +151,9 @@ try:
         assert code == 0, (folder / "client.log").read_text()[-2000:]
         engine = time.monotonic() - started
         print(f"{count} units: run -p 4 {alone:.1f} s ({count / alone:.0f}/s), 4 workers {engine:.1f} s "
-              f"({count / engine:.0f}/s), {alone / engine:.2f} of the throughput")
+              f"({count / engine:.0f}/s), {alone / engine:.2f} times the throughput of the run")
         events, size, batches = history()
-        print(f"processors: run {processors:.1f} s; workers and units {used(*workers) - before[1]:.1f} s, server {used(running) - before[0]:.1f} s, "
+        print(f"CPU time: run {processors:.1f} s; workers and units {used(*workers) - before[1]:.1f} s, server {used(running) - before[0]:.1f} s, "
               f"client {of_client:.1f} s; {batches} batches, {events} events, {size / 1000:.0f} kB in the last history")
     elif what == "parts":
         units = [one["id"] for one in json.loads(run("units", "s.gevals", "--json").stdout)["units"]]
@@ -173,13 +173,13 @@ try:
             took = time.monotonic() - began
             assert code == 0, (folder / "client.log").read_text()[-2000:]
             events, size, batches = history()
-            print(f"{count} units {how} on one worker: {took:.1f} s, {batches} batches in the last history; a batch: "
-                  f"{took / batches * 1000:.0f} ms, server {(used(running) - before[0]) / batches * 1000:.1f} ms of processors, "
+            print(f"{count} units {how} on one worker: {took:.1f} s, {batches} batches in the last history; per batch: "
+                  f"{took / batches * 1000:.0f} ms, server {(used(running) - before[0]) / batches * 1000:.1f} ms of CPU time, "
                   f"workers {(used(*workers) - before[1]) / batches * 1000:.0f} ms, client {of_client / batches * 1000:.1f} ms; "
                   f"{events / batches:.1f} events, {size / batches:.0f} bytes of history")
         before, began = used(running), time.monotonic()
         time.sleep(10)
-        print(f"the server without work: {(used(running) - before) * 100:.1f} ms of processors a second")
+        print(f"the idle server: {(used(running) - before) * 100:.1f} ms of CPU time per second")
         # Each unit waits for the server twice: when its cleanup becomes pending, and when the cleanup is done.
         task = folder / "p/tasks/t0.yaml"
         task.write_text(task.read_text() + "  setup: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"true\"}}]\n")
@@ -193,8 +193,8 @@ try:
         took = time.monotonic() - began
         assert code == 0, (folder / "client.log").read_text()[-2000:]
         events, size, batches = history()
-        print(f"200 units with a cleanup each on one worker: {took:.1f} s, {batches} batches; of a unit: {took / 200 * 1000:.0f} ms, "
-              f"server {(used(running) - before) / 200 * 1000:.1f} ms of processors")
+        print(f"200 units with a cleanup each on one worker: {took:.1f} s, {batches} batches; per unit: {took / 200 * 1000:.0f} ms, "
+              f"server {(used(running) - before) / 200 * 1000:.1f} ms of CPU time")
         results = (folder / "one/0/gevals-bench-out.json").read_bytes()
         began = time.monotonic()
         for nth in range(500):
@@ -202,7 +202,7 @@ try:
                 out.write(results)
                 out.flush()
                 os.fsync(out.fileno())
-        print(f"a results file of {len(results) / 1000:.1f} kB to this disk {(time.monotonic() - began) / 500 * 1000:.1f} ms")
+        print(f"writing a results file of {len(results) / 1000:.1f} kB to this disk: {(time.monotonic() - began) / 500 * 1000:.1f} ms")
     else:
         started = time.monotonic()
         going = client("6s")
@@ -230,8 +230,8 @@ try:
         attempts = len(begun.read_text().splitlines())
         left = len(list((folder / "world").iterdir()))
         cleaned = len((folder / "cleaned").read_text().splitlines())
-        print(f"{count} units in {took:.0f} s, exit {code}: {count - len(set(of))} lost, {len(of) - len(set(of))} doubled, "
-              f"{left} cleanups left undone; {attempts} attempts, {cleaned} cleanups")
+        print(f"{count} units in {took:.0f} s, exit {code}: {count - len(set(of))} lost, {len(of) - len(set(of))} duplicated, "
+              f"{left} cleanups missing; {attempts} attempts, {cleaned} cleanups")
         if code:
             print((folder / "client.log").read_text()[-3000:])
 finally:

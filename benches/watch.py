@@ -29,7 +29,7 @@ def once(what, args, root, edited=None):
         cpu = after.children_user + after.children_system - before.children_user - before.children_system
         times.append((wall, cpu))
     wall, cpu = min(wall for wall, _ in times), min(cpu for _, cpu in times)
-    print(f"check {what}: {1000 * wall:.0f} ms, {1000 * cpu:.0f} ms of processors")
+    print(f"check {what}: {1000 * wall:.0f} ms, {1000 * cpu:.0f} ms of CPU time")
 
 
 def watch(root, task, saves):
@@ -56,13 +56,13 @@ def watch(root, task, saves):
             task.write_text(text.replace("kind: Task", "kind: Task\nkinds: 1", 1) if broken else text)
             at, found = answer()
             if found != broken:
-                sys.exit(f"save {save}: the finding is {'there' if found else 'missing'}")
+                sys.exit(f"save {save}: the finding is {'unexpected' if found else 'missing'}")
             times.append(1000 * (at - begun))
     finally:
         task.write_text(text)
         process.kill()
     times.sort()
-    print(f"check --watch: {saves} saves, p50 {statistics.median(times):.1f} ms, at most {times[-1]:.1f} ms (20 ms of each are a pause)")
+    print(f"check --watch: {saves} saves, p50 {statistics.median(times):.1f} ms, max {times[-1]:.1f} ms (including a pause of 20 ms each)")
 
 
 GEVALS = str(pathlib.Path(os.environ.get("GEVALS", "gevals")).resolve())

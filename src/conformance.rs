@@ -131,7 +131,7 @@ pub fn listed(rules: &[Rule]) -> String {
     rules.iter().map(|rule| format!("{:4} {:6} {}\n", rule.id, rule.demand.name(), rule.text)).collect()
 }
 
-const STALE: &str = "it is expected to fail, but is met: remove it from the expected failures";
+const STALE: &str = "it is met although it is expected to fail: remove it from the expected failures";
 
 fn text(requirements: &[Requirement], judgement: &Judgement) -> String {
     let mut text = String::new();
@@ -148,13 +148,13 @@ fn text(requirements: &[Requirement], judgement: &Judgement) -> String {
             Kept::Yes if counts == Counts::Stale => format!("\n           {STALE}"),
             Kept::Yes => String::new(),
             Kept::No(why) => format!("\n           {}", crate::diagnostic::visible(&why.replace('\n', " "))),
-            Kept::Untried(why) => format!(" (not tried: {})", crate::diagnostic::visible(&why.replace('\n', " "))),
+            Kept::Untried(why) => format!(" (not tested: {})", crate::diagnostic::visible(&why.replace('\n', " "))),
         };
         text += &format!("{mark} {:4} {}{why}\n", r.rule.id, r.rule.text);
     }
     let number = |wanted: Counts| requirements.iter().filter(|r| judgement.counts(r) == wanted).count();
     let are = |n: usize, what: &str| format!("{} {what}", count(n, "requirement is", "requirements are"));
-    let mut verdict: Vec<String> = [(Counts::Failed, "not met"), (Counts::Stale, "met against expectation")]
+    let mut verdict: Vec<String> = [(Counts::Failed, "not met"), (Counts::Stale, "met unexpectedly")]
         .into_iter()
         .filter_map(|(counts, what)| Some(are(Some(number(counts)).filter(|n| *n > 0)?, what)))
         .collect();
@@ -259,8 +259,8 @@ mod tests {
         assert_eq!(
             said,
             "no   A1   it answers\n           it\\u{1b} said <no>\nwarn A2   it is kind\n           rude\nno   A3   it ends\n           \
-             it is expected to fail, but is met: remove it from the expected failures\n1 requirement is not met; 1 requirement \
-             is met against expectation; 1 recommendation is not followed\n"
+             it is met although it is expected to fail: remove it from the expected failures\n\
+             1 requirement is not met; 1 requirement is met unexpectedly; 1 recommendation is not followed\n"
         );
         let list: Value = serde_json::from_str(&write("json", "x", &results, &judgement)).unwrap();
         assert_eq!((&list[0]["outcome"], &list[2]["expectedFailure"]), (&json!("failed"), &json!(true)));

@@ -136,7 +136,7 @@ impl Certificate {
         lacks.extend(self.unreached.iter().map(|command| format!("`{command}` was never reached")));
         // If no world passes, no condition can decide.
         let undecided = self.undecided.iter().filter(|_| self.passed > 0);
-        lacks.extend(undecided.map(|demand| format!("in no world does the result depend only on {demand}")));
+        lacks.extend(undecided.map(|demand| format!("no world in which the result depends only on {demand}")));
         lacks
     }
 }
@@ -351,7 +351,7 @@ impl Running {
         let (Some(stdin), Some(stdout), Some(mut stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err("the sandbox has no pipes".to_owned());
+            return Err("cannot open pipes to the sandbox".to_owned());
         };
         let complaints = std::thread::spawn(move || {
             let mut said = Vec::new();

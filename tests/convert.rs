@@ -1250,7 +1250,7 @@ fn the_proof_finds_worlds_in_which_scripts_pass() {
     }
     // What differs from run to run is not a fault of the conversion.
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
-    assert_eq!(proof.lacks()[0], "no world in which both pass: the original does not behave the same way twice");
+    assert_eq!(proof.lacks()[0], "no world in which both pass: the original does not behave the same way in every run");
     assert_eq!(proof.counter_example, None);
 }
 

@@ -127,7 +127,7 @@ fn a_correct_server_meets_all_requirements() {
     assert_eq!(ran.out.matches("ok   E").count(), 41, "{}", ran.out);
     tried(&world, &[], "one-page").expect(
         0,
-        &["-    E10  a cursor is stable: using it again returns the same page (not tried: there is only one page)"],
+        &["-    E10  a cursor is stable: using it again returns the same page (not tested: there is only one page)"],
     );
     tried(&world, &[], "one-era").expect(0, &["-    E41 ", "with a handshake only"]);
     tried(&world, &[], "no-evals").expect(2, &["the server `fixture` ships no evals"]);
@@ -142,7 +142,7 @@ fn expected_failures_are_accepted_and_stale_ones_are_reported() {
     tried(&world, &known, "no-name").expect(0, &["xno  E17", "are met, except those expected to fail"]);
     tried(&world, &known, "").expect(1, &["no   E17", "remove it from the expected failures"]);
     tried(&world, &known, "no-rubric")
-        .expect(1, &["no   E17", "no   E30", "1 requirement is not met; 1 requirement is met against"]);
+        .expect(1, &["no   E17", "no   E30", "1 requirement is not met; 1 requirement is met unexpectedly"]);
     tried(&world, &["--expected-failures", "soft.txt", "--strict"], "own-level").expect(0, &["xno  E33"]);
     tried(&world, &["--expected-failures", "bad.txt"], "")
         .expect(2, &["`bad.txt`, line 1: `E99` is not a requirement"]);

@@ -543,8 +543,8 @@ fn each_faulty_program_violates_exactly_its_requirement() {
     world.program("x", "#!/bin/sh\nexit 0\n");
     world
         .run(&["ext", "conformance", "bin/x"])
-        .expect(1, &["no   J1", "-    J5", "it did not begin", "1 requirement is not met"]);
-    world.run(&["ext", "conformance", "bin/y"]).expect(2, &["is not there"]);
+        .expect(1, &["no   J1", "-    J5", "it did not start", "1 requirement is not met"]);
+    world.run(&["ext", "conformance", "bin/y"]).expect(2, &["does not exist"]);
 }
 
 #[test]

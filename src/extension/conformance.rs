@@ -30,29 +30,29 @@ const NOBODYS: &str = "gevals-conformance-no-such-operation";
 const SESSION: [(&str, &str); 13] = [
     ("J1", "`initialize` is answered within 10 s, with a result"),
     ("J2", "the manifest has `name`, `version`, and `protocolVersion: 0.0.1`"),
-    ("J3", "`operations` is a mapping, and each `params` is a JSON Schema of an object"),
-    ("J4", "`phases` names only setup, verify and cleanup; `outputs` is a mapping"),
+    ("J3", "`operations` is a non-empty mapping, and each `params` is a JSON Schema for an object"),
+    ("J4", "`phases` lists only setup, verify and cleanup; `outputs` is a mapping"),
     ("J5", "an unknown method is answered with an error"),
     ("J6", "an unknown operation is answered with an error or `success: false`"),
-    ("J7", "arguments that do not fit `params` are answered with an error or `success: false`"),
-    ("J8", "requests that come together are each answered, under their own ids"),
-    ("J9", "a line that is no JSON does not end the process"),
+    ("J7", "arguments that violate `params` are answered with an error or `success: false`"),
+    ("J8", "requests sent together are each answered with their own id"),
+    ("J9", "a line that is not JSON does not end the process"),
     ("J10", "a notification is not answered"),
-    ("J11", "standard output has nothing but messages"),
+    ("J11", "standard output contains only messages"),
     ("J12", "`shutdown` is answered, and the process ends within 5 s with status 0"),
     ("J13", "the process ends within 5 s when its standard input is closed"),
 ];
 
 const ONESHOT: [(&str, &str); 6] = [
     ("S1", "`extension.yaml` has `name`, `version`, and operations with arguments of known types"),
-    ("S2", "there is a program for this machine beside it, named NAME-OS-ARCH or NAME"),
+    ("S2", "next to it is a program for this machine, named NAME-OS-ARCH or NAME"),
     (
         "S3",
-        "an unknown action ends within 10 s with a status that is not 0, and prints one JSON object with `success: false`",
+        "an unknown action ends within 10 s with a nonzero status, and prints one JSON object with `success: false`",
     ),
-    ("S4", "an unknown check does the same"),
-    ("S5", "an operation without a required argument does the same"),
-    ("S6", "without its input file the program ends with a status that is not 0"),
+    ("S4", "the same applies to an unknown check"),
+    ("S5", "the same applies to an operation without a required argument"),
+    ("S6", "if its input file is missing, the program ends with a nonzero status"),
 ];
 
 /// Tests all requirements of the protocol of a program: the one-shot protocol if there is an `extension.yaml` next to it.
@@ -61,16 +61,16 @@ const ONESHOT: [(&str, &str); 6] = [
 /// If there is no such program.
 #[expect(clippy::disallowed_methods, reason = "a manifest is read where its program is")]
 pub async fn conformance(path: &Path) -> Result<Vec<Requirement>, String> {
-    let folder = tempfile::tempdir().map_err(|e| format!("cannot be tried: {e}"))?;
+    let folder = tempfile::tempdir().map_err(|e| format!("cannot be tested: {e}"))?;
     if let Some(name) = path.to_str().filter(|name| name.starts_with("builtin:")) {
         let own = std::env::current_exe().ok();
         return match program(&plan::Extensions::default(), name, Path::new("."), own.as_deref())? {
             Found::Bundled { program, args } => Ok(session(&program, &args, folder.path()).await),
-            _ => Err("is no program that could be tried".to_owned()),
+            _ => Err("is not a program that can be tested".to_owned()),
         };
     }
-    let absolute = std::path::absolute(path).map_err(|e| format!("has no path: {e}"))?;
-    std::fs::metadata(&absolute).map_err(|e| format!("is not there: {e}"))?;
+    let absolute = std::path::absolute(path).map_err(|e| format!("has no absolute path: {e}"))?;
+    std::fs::metadata(&absolute).map_err(|e| format!("does not exist: {e}"))?;
     let manifest = super::manifest_path(&absolute);
     let reference = absolute.to_string_lossy().into_owned();
     let found = program(&plan::Extensions::default(), &reference, Path::new("."), None);
@@ -78,7 +78,7 @@ pub async fn conformance(path: &Path) -> Result<Vec<Requirement>, String> {
         Ok(text) => Ok(oneshot(&text, found, folder.path()).await),
         Err(_) => match found? {
             Found::Session(program) => Ok(session(&program, &[], folder.path()).await),
-            _ => Err("is no program that could be tried".to_owned()),
+            _ => Err("is not a program that can be tested".to_owned()),
         },
     }
 }
@@ -117,12 +117,12 @@ impl Peer {
     }
 
     async fn write(&mut self, text: &str) -> Result<(), String> {
-        let input = self.input.as_mut().ok_or("its input is closed")?;
+        let input = self.input.as_mut().ok_or("its standard input is closed")?;
         let written = async {
             input.write_all(text.as_bytes()).await?;
             input.flush().await
         };
-        written.await.map_err(|e| format!("it does not read its input: {e}"))
+        written.await.map_err(|e| format!("it does not read its standard input: {e}"))
     }
 
     fn request(&mut self, method: &str, params: &Value) -> (u64, String) {
@@ -136,9 +136,9 @@ impl Peer {
         let until = Instant::now() + patience;
         loop {
             let line = tokio::time::timeout_at(until, self.output.next()).await;
-            let line = line.map_err(|_| format!("there was no answer within {} s", patience.as_secs_f32()))?;
-            let line = line.map_err(|e| format!("its output cannot be read: {e}"))?;
-            let Some(line) = line else { return Err("it closed its output".to_owned()) };
+            let line = line.map_err(|_| format!("no answer within {} s", patience.as_secs_f32()))?;
+            let line = line.map_err(|e| format!("its standard output cannot be read: {e}"))?;
+            let Some(line) = line else { return Err("it closed its standard output".to_owned()) };
             match serde_json::from_slice::<Value>(&line) {
                 Ok(message) if message.get("jsonrpc").is_some_and(|v| v == "2.0") => {
                     if message.get("id").is_some() {
@@ -157,7 +157,7 @@ impl Peer {
         let answer = self.answer(HANDSHAKE).await?;
         match answer["id"] == id {
             true => Ok(answer),
-            false => Err(format!("the answer has the id {}, and the request had {id}", answer["id"])),
+            false => Err(format!("the id of the answer is {}, but that of the request is {id}", answer["id"])),
         }
     }
 
@@ -198,14 +198,14 @@ async fn session(program: &Path, args: &[OsString], folder: &Path) -> Vec<Requir
         Ok(peer) => peer,
         Err(why) => {
             out.insert("J1", Kept::No(why));
-            return report(&SESSION, out, "it did not begin");
+            return report(&SESSION, out, "it did not start");
         }
     };
     let manifest = match peer.begin().await {
         Ok(manifest) => manifest,
         Err(why) => {
             out.insert("J1", Kept::No(why));
-            return report(&SESSION, out, "it did not begin");
+            return report(&SESSION, out, "it did not start");
         }
     };
     out.insert("J1", Kept::Yes);
@@ -223,16 +223,16 @@ async fn session(program: &Path, args: &[OsString], folder: &Path) -> Vec<Requir
         operations.unwrap_or(&empty).iter().find_map(|(name, op)| Some(format!("`{name}`: {}", judge(op)?)))
     };
     let shape = bad(&|op| {
-        let Some(params) = op.get("params") else { return (!op.is_object()).then(|| "is no mapping".to_owned()) };
+        let Some(params) = op.get("params") else { return (!op.is_object()).then(|| "is not a mapping".to_owned()) };
         let object = params.get("type").is_none_or(|kind| kind == "object");
         match jsonschema::validator_for(params) {
-            _ if !object => Some("its `params` are of no object".to_owned()),
+            _ if !object => Some("its `params` do not describe an object".to_owned()),
             Ok(_) => None,
-            Err(e) => Some(format!("its `params` are no schema: {e}")),
+            Err(e) => Some(format!("its `params` are not a JSON Schema: {e}")),
         }
     });
     let shape =
-        shape.or_else(|| operations.is_none_or(serde_json::Map::is_empty).then(|| "there is no operation".to_owned()));
+        shape.or_else(|| operations.is_none_or(serde_json::Map::is_empty).then(|| "it has no operations".to_owned()));
     out.insert("J3", shape.map_or(Kept::Yes, Kept::No));
     let words = bad(&|op| {
         let known = |phase: &Value| phase.as_str().is_some_and(|p| matches!(p, "setup" | "verify" | "cleanup"));
@@ -267,7 +267,7 @@ async fn session(program: &Path, args: &[OsString], folder: &Path) -> Vec<Requir
         let (a, b) = (peer.answer(HANDSHAKE).await?, peer.answer(HANDSHAKE).await?);
         let ids = [&a["id"], &b["id"]];
         let both = ids.iter().any(|id| **id == first) && ids.iter().any(|id| **id == second);
-        if both { Ok(()) } else { Err(format!("{first} and {second} were answered as {} and {}", a["id"], b["id"])) }
+        if both { Ok(()) } else { Err(format!("ids {first}, {second} were answered with {}, {}", a["id"], b["id"])) }
     };
     out.insert("J8", together.await.map_or_else(Kept::No, |()| Kept::Yes));
     let torn = async {
@@ -298,7 +298,7 @@ async fn session(program: &Path, args: &[OsString], folder: &Path) -> Vec<Requir
         Ok(answer) if answer.get("error").is_some() => Kept::No(format!("the answer is {answer}")),
         Ok(_) => match peer.end().await {
             Some(how) => kept(how == "exited with status 0", || format!("it {how}")),
-            None => Kept::No("it runs on".to_owned()),
+            None => Kept::No("it is still running".to_owned()),
         },
         Err(why) => Kept::No(why),
     };
@@ -312,10 +312,10 @@ async fn session(program: &Path, args: &[OsString], folder: &Path) -> Vec<Requir
         drop(peer.input.take());
         let ended = peer.end().await;
         peer.process.kill();
-        ended.map(drop).ok_or_else(|| "it runs on".to_owned())
+        ended.map(drop).ok_or_else(|| "it is still running".to_owned())
     };
     out.insert("J13", closed.await.map_or_else(Kept::No, |()| Kept::Yes));
-    report(&SESSION, out, "the process ended before")
+    report(&SESSION, out, "the process ended early")
 }
 
 async fn oneshot(manifest: &str, found: Result<Found, String>, folder: &Path) -> Vec<Requirement> {
@@ -334,10 +334,10 @@ async fn oneshot(manifest: &str, found: Result<Found, String>, folder: &Path) ->
     );
     let program = match found {
         Ok(Found::OneShot(program)) => program,
-        Ok(_) => return report(&ONESHOT, out, "there is no program"),
+        Ok(_) => return report(&ONESHOT, out, "there is no program to test"),
         Err(why) => {
             out.insert("S2", Kept::No(format!("it {why}")));
-            return report(&ONESHOT, out, "there is no program");
+            return report(&ONESHOT, out, "there is no program to test");
         }
     };
     out.insert("S2", Kept::Yes);
@@ -364,7 +364,7 @@ async fn oneshot(manifest: &str, found: Result<Found, String>, folder: &Path) ->
             Err(why) => Kept::No(why),
         },
     );
-    report(&ONESHOT, out, "there is no program")
+    report(&ONESHOT, out, "there is no program to test")
 }
 
 fn said_no(ran: Result<(Option<i32>, String), String>) -> Kept {
@@ -386,7 +386,7 @@ async fn once(
     [verb, operation]: [&str; 2],
     with_input: bool,
 ) -> Result<(Option<i32>, String), String> {
-    let fault = |e: std::io::Error| format!("it was not run: {e}");
+    let fault = |e: std::io::Error| format!("it cannot be run: {e}");
     let input = folder.join("input.json");
     let missing = folder.join("missing.json");
     let given = json!({"args": {}, "context": {"workdir": folder, "phase": "verify", "runId": "0", "env": {}}});
@@ -395,12 +395,12 @@ async fn once(
     command.args([verb, operation, "--input"]).arg(if with_input { &input } else { &missing });
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.kill_on_drop(true).spawn().map_err(fault)?;
-    let mut output = child.stdout.take().ok_or("it has no output")?.take(1 << 20);
+    let mut output = child.stdout.take().ok_or("it has no standard output")?.take(1 << 20);
     let ran = async {
         let mut printed = Vec::new();
         output.read_to_end(&mut printed).await.map_err(fault)?;
         let status = child.wait().await.map_err(fault)?;
         Ok((status.code(), String::from_utf8_lossy(&printed).into_owned()))
     };
-    tokio::time::timeout(HANDSHAKE, ran).await.map_err(|_| format!("it runs on after {} s", HANDSHAKE.as_secs()))?
+    tokio::time::timeout(HANDSHAKE, ran).await.map_err(|_| format!("it still runs after {} s", HANDSHAKE.as_secs()))?
 }

@@ -75,8 +75,8 @@ pub struct End {
 impl End {
     fn shown(&self) -> String {
         let verdict = format!("{:?}", self.verdict).to_lowercase();
-        let setup = if self.agent { "" } else { ", in its setup" };
-        let cleanup = if self.cleanup_failed { "; its cleanup failed" } else { "" };
+        let setup = if self.agent { "" } else { ", during setup" };
+        let cleanup = if self.cleanup_failed { "; cleanup failed" } else { "" };
         let said = self.said.lines().map(|line| format!("\n      {line}")).collect::<String>();
         format!("{verdict}{setup}{cleanup}{said}")
     }
@@ -214,7 +214,7 @@ pub async fn on_api(place: &Place, pairs: &[Pair], tell: &dyn Fn(&str)) -> Resul
             let folder = folder.path().to_owned();
             let up =
                 tokio::task::spawn_blocking(move || plane::up(&folder)).await.map_err(|e| broken(e.to_string()))?;
-            up.map_err(|why| broken(format!("no control plane: {why}")))?
+            up.map_err(|why| broken(format!("cannot start a control plane: {why}")))?
         }
     };
     let proof = in_four(&kubeconfig, pairs, &mut signals, tell).await;
@@ -263,9 +263,9 @@ pub async fn in_four(
         let ran = all(Arc::clone(&host), kubeconfig, tasks, solved).await;
         let mut heard = None;
         let restored = tokio::select! {
-            left = before.restore() => left.map_err(|why| Fault::Broken(format!("what the {who} have made {world}: {why}"))),
+            left = before.restore() => left.map_err(|why| Fault::Broken(format!("cannot clean up after the {who} {world}: {why}"))),
             // A signal that arrived during the runs counts.
-            () = twice(signals, &mut heard) => Err(Fault::Broken("interrupted: what the tasks created is not deleted".to_owned())),
+            () = twice(signals, &mut heard) => Err(Fault::Broken("interrupted: what the tasks created was not deleted".to_owned())),
         };
         if let Some(signal) = ran.stopped.or(heard).or_else(|| signals.try_recv().ok()) {
             restored?;

@@ -41,10 +41,10 @@ pub fn serve() -> u8 {
 
 fn done(name: &str, args: &Value) -> Value {
     let refused = |why: String| json!({"success": false, "error": why});
-    let Some(call) = said(name, args) else { return refused(format!("no world knows `{name}`")) };
-    let Some(world) = World::read() else { return refused("there is no world".to_owned()) };
+    let Some(call) = said(name, args) else { return refused(format!("unknown operation `{name}`")) };
+    let Some(world) = World::read() else { return refused("the world cannot be read".to_owned()) };
     let cwd = std::env::current_dir().unwrap_or_default();
-    let Some(call) = shim::asked(&world, call, &cwd, None) else { return refused("it has no input".to_owned()) };
+    let Some(call) = shim::asked(&world, call, &cwd, None) else { return refused("the call has no input".to_owned()) };
     let answer = consistent(&call, world.answer(&call, record(&call)));
     let printed = answer.stdout.trim_end_matches('\n').to_owned();
     let passes = match name {

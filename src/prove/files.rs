@@ -239,7 +239,7 @@ fn put(path: &Path, entry: Option<&Entry>) -> io::Result<()> {
             fs::set_permissions(path, fs::Permissions::from_mode(*mode))
         }
         Some(Entry::Link(to)) => symlink(to, path),
-        Some(Entry::Other(_)) => Err(io::Error::other(format!("`{}` is no plain file", path.display()))),
+        Some(Entry::Other(_)) => Err(io::Error::other(format!("`{}` is not a regular file", path.display()))),
     }
 }
 

@@ -483,7 +483,7 @@ impl Host for ProofHost {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => None,
             made => Some(made.map(|()| path)),
         });
-        made.unwrap_or_else(|| Err(io::Error::other("no name is left")))
+        made.unwrap_or_else(|| Err(io::Error::other("no unused name is left")))
     }
 
     fn exec(&self, mut exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {

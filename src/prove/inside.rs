@@ -221,7 +221,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         polls: BTreeMap::new(),
         certificate: Certificate {
             best: best.as_ref().and_then(|(world, _)| serde_json::to_value(world).ok()),
-            counter_example: asked_otherwise.map(|(a, b)| format!("the judge is asked {b:?}, not {a:?}\n")),
+            counter_example: asked_otherwise.map(|(a, b)| format!("the conversion asks the judge {b:?}, not {a:?}\n")),
             ..Certificate::default()
         },
         near: best.into_iter().map(|(world, _)| world).collect(),
@@ -552,7 +552,7 @@ impl Proof<'_> {
         if wrong.is_some() {
             let Some(both) = self.afresh(&world, a, b).await? else {
                 self.certificate = Certificate {
-                    hindered: Some("the original does not behave the same way twice".to_owned()),
+                    hindered: Some("the original does not behave the same way in every run".to_owned()),
                     ..Certificate::default()
                 };
                 self.near.clear();
@@ -592,7 +592,7 @@ impl Proof<'_> {
         certificate.hostile += u64::from(world.given.values().any(|given| matches!(given, Given::Says(_))));
         if certificate.seeds == 1 && !a.passed {
             let last =
-                a.before_cleanup().next_back().map(|(call, _)| format!("; it asked `{}` last", cut(&call.shown())));
+                a.before_cleanup().next_back().map(|(call, _)| format!("; its last call was `{}`", cut(&call.shown())));
             let why = a.why.lines().next();
             certificate.hindered = why.map(|why| format!("{why}{}", last.unwrap_or_default()));
         }

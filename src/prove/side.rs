@@ -97,7 +97,7 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
     ticking.abort();
     host.listen();
     if stage.watch.has_ended_one() {
-        return Err("a process did not end".to_owned());
+        return Err("a process did not exit".to_owned());
     }
     let end = summary.tasks.first().ok_or_else(|| summary.faults.join("; "))?;
     let mut phases: BTreeMap<String, Vec<Call>> = BTreeMap::new();

@@ -95,46 +95,50 @@ const ARITHMETIC: FilterInfo =
 pub static FILTERS: &[FilterInfo] = &[
     FilterInfo {
         name: "default",
-        summary: "the argument if the value is missing; with `true` as second argument, also if it is empty, zero, false or null",
+        summary: "the value, or the argument if it is missing; with `true` as the second argument, also if it is empty, zero, false or null",
         takes: "anything, even a missing value",
         args: &[required("value", ParamKind::Any), optional("falsy", ParamKind::Bool)],
         accepts: |_| true,
         result: |base, args| args.first().map_or(Type::Any, |value| base.join(&Type::of(&value.value))),
     },
-    FilterInfo { name: "lower", summary: "in lower case", ..TEXT },
-    FilterInfo { name: "upper", summary: "in upper case", ..TEXT },
+    FilterInfo { name: "lower", summary: "the string in lowercase", ..TEXT },
+    FilterInfo { name: "upper", summary: "the string in uppercase", ..TEXT },
     FilterInfo {
         name: "trim",
-        summary: "without whitespace, or the given characters, at both ends",
+        summary: "the string without whitespace, or the given characters, at both ends",
         args: &[optional("characters", ParamKind::String)],
         ..TEXT
     },
     FilterInfo {
         name: "replace",
-        summary: "with every `from` replaced by `to`",
+        summary: "the string with every `from` replaced by `to`",
         args: &[required("from", ParamKind::String), required("to", ParamKind::String)],
         ..TEXT
     },
     FilterInfo {
         name: "split",
-        summary: "split at each separator (default: runs of whitespace), at most `limit` times",
+        summary: "its parts, split at each separator (default: runs of whitespace), at most `limit` times",
         args: &[optional("separator", ParamKind::String), optional("limit", ParamKind::Integer)],
         ..PARTS
     },
     FilterInfo { name: "lines", summary: "its lines, without line endings", ..PARTS },
     FilterInfo {
         name: "join",
-        summary: "the items as one string, separated by the separator (default: nothing)",
+        summary: "the items as one string, with the separator (default: none) between them",
         takes: "a list of strings and numbers",
         args: &[optional("separator", ParamKind::String)],
         accepts: is_list_of_scalars,
         result: |_, _| Type::String,
     },
-    FilterInfo { name: "sort", summary: "in ascending order, ignoring case", ..ORDER },
-    FilterInfo { name: "unique", summary: "without duplicates, ignoring case; the first occurrence is kept", ..ORDER },
+    FilterInfo { name: "sort", summary: "the list in ascending order, ignoring case", ..ORDER },
+    FilterInfo {
+        name: "unique",
+        summary: "the list without duplicates, ignoring case; the first occurrence is kept",
+        ..ORDER
+    },
     FilterInfo {
         name: "reverse",
-        summary: "in reverse order",
+        summary: "the string or list in reverse order",
         takes: "a string or a list",
         args: &[],
         accepts: is_sequence,
@@ -150,18 +154,26 @@ pub static FILTERS: &[FilterInfo] = &[
         accepts: |ty| is_sequence(ty) || matches!(ty, Type::Record { .. }),
         result: |_, _| Type::Number,
     },
-    FilterInfo { name: "int", summary: "as an integer, truncated; the argument if it is not a number", ..NUMBER },
-    FilterInfo { name: "float", summary: "as a floating-point number; the argument if it is not a number", ..NUMBER },
+    FilterInfo {
+        name: "int",
+        summary: "the value truncated to an integer, or the argument if it is not a number",
+        ..NUMBER
+    },
+    FilterInfo {
+        name: "float",
+        summary: "the value as a floating-point number, or the argument if it is not a number",
+        ..NUMBER
+    },
     FilterInfo { name: "abs", summary: "its absolute value", ..ARITHMETIC },
     FilterInfo {
         name: "round",
-        summary: "rounded to this many digits (default: 0), halves to even",
+        summary: "the number rounded to this many decimal places (default: 0), halves to even",
         args: &[optional("digits", ParamKind::Integer)],
         ..ARITHMETIC
     },
     FilterInfo {
         name: "string",
-        summary: "a number as text",
+        summary: "the value as a string",
         takes: "a string or a number",
         args: &[],
         accepts: |ty| is_string(ty) || is_number(ty),
@@ -169,7 +181,7 @@ pub static FILTERS: &[FilterInfo] = &[
     },
     FilterInfo {
         name: "tojson",
-        summary: "as JSON text that is also safe in HTML; with `true`, on several lines",
+        summary: "the value as JSON that is also safe in HTML; with `true`, on several lines",
         takes: "anything",
         args: &[optional("pretty", ParamKind::Bool)],
         accepts: |_| true,

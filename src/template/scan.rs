@@ -192,7 +192,7 @@ impl Cursor<'_> {
                 segments.push(Segment { kind: SegmentKind::Name(self.text[range.clone()].to_owned()), range });
             } else if self.eat('[') {
                 let digits = self.integer();
-                let index = self.text[digits].parse().map_err(|_| self.expected("an index from 0 on after `[`"))?;
+                let index = self.text[digits].parse().map_err(|_| self.expected("a nonnegative index after `[`"))?;
                 if !self.eat(']') {
                     return Err(self.expected("`]`"));
                 }

@@ -60,7 +60,7 @@ fn step_type(ty: Type, segment: &Segment) -> Result<Type, String> {
             None if open => Ok(Type::Any),
             None => Err(match near(name, &fields) {
                 Some(near) => format!("the field `{name}` does not exist; did you mean `{near}`?"),
-                None if fields.is_empty() => format!("the field `{name}` does not exist, nor any other"),
+                None if fields.is_empty() => format!("the field `{name}` does not exist; the mapping has no fields"),
                 None => format!("the field `{name}` does not exist; available: {}", names(fields.keys())),
             }),
         },

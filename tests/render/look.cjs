@@ -11,8 +11,8 @@ const assert = require('node:assert');
   const complaints = [];
   page.on('console', message => { if (['error', 'warn', 'warning'].includes(message.type())) complaints.push(message.text()); });
   page.on('pageerror', error => complaints.push(String(error)));
-  page.on('dialog', dialog => { complaints.push(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
-  page.on('request', request => { if (!request.url().startsWith('file:')) complaints.push(`a request: ${request.url()}`); });
+  page.on('dialog', dialog => { complaints.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  page.on('request', request => { if (!request.url().startsWith('file:')) complaints.push(`request: ${request.url()}`); });
   await page.setViewport({ width: 1280, height: 900 });
   const shot = what => page.screenshot({ path: `${out}/${name}.${what}.png` });
   const theme = value => page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
@@ -26,7 +26,7 @@ const assert = require('node:assert');
       const box = node.querySelector('.box').getBoundingClientRect();
       return [...node.querySelectorAll('text')].filter(t => t.getBoundingClientRect().right > box.right + 1 || t.getBoundingClientRect().bottom > box.bottom + 1).map(t => t.textContent);
     }));
-    assert.deepStrictEqual(out_of_box, [], `${name}: texts that leave their boxes`);
+    assert.deepStrictEqual(out_of_box, [], `${name}: texts that overflow their boxes`);
   }
 
   for (const value of ['light', 'dark']) {
@@ -37,17 +37,17 @@ const assert = require('node:assert');
   const transform = () => page.$eval('#canvas', e => e.style.transform);
   const start = await transform();
   await page.keyboard.press('+');
-  assert.notStrictEqual(await transform(), start, 'a key zooms');
+  assert.notStrictEqual(await transform(), start, '+ does not zoom');
   await page.keyboard.press('0');
-  assert.strictEqual(await transform(), start, 'a key shows everything again');
+  assert.strictEqual(await transform(), start, '0 does not restore the view');
   // Search selects a step, and opens its details.
   await page.keyboard.press('/');
   await page.keyboard.type('verify');
   const found = await page.$eval('#found', e => e.textContent);
   if (!/^0 /.test(found)) {
     await page.keyboard.press('Enter');
-    assert.strictEqual(await page.$eval('#panel', e => e.hidden), false, 'search opens details');
-    assert.ok(await page.$('.node.chosen'), 'a box is chosen');
+    assert.strictEqual(await page.$eval('#panel', e => e.hidden), false, 'the search does not open the details');
+    assert.ok(await page.$('.node.chosen'), 'the search selects no box');
     await shot('html.search');
     await page.keyboard.press('Escape');
   }
@@ -57,10 +57,10 @@ const assert = require('node:assert');
   if (first.asElement()) {
     await first.focus();
     await page.keyboard.press('Enter');
-    assert.strictEqual(await page.$eval('#panel', e => e.hidden), false, 'a key opens details');
+    assert.strictEqual(await page.$eval('#panel', e => e.hidden), false, 'Enter does not open the details');
     await shot('html.details');
     await page.keyboard.press('Escape');
-    assert.strictEqual(await page.$eval('#panel', e => e.hidden), true, 'a key closes details');
+    assert.strictEqual(await page.$eval('#panel', e => e.hidden), true, 'Escape does not close the details');
   }
   await page.keyboard.press('f');
   await shot('html.folded');
@@ -74,14 +74,14 @@ const assert = require('node:assert');
     }));
     return found.slice(0, 3);
   });
-  assert.deepStrictEqual(overlaps, [], `${name}: boxes that overlap`);
+  assert.deepStrictEqual(overlaps, [], `${name}: boxes overlap`);
   // Every kind of link has an arrow; not tested if a box is folded, which can hide both ends of a link.
   const missing = await page.evaluate(() => {
     if (document.querySelector('.folded')) return [];
     const kinds = new Set(JSON.parse(document.getElementById('data').textContent).links.map(link => link.kind));
     return [...kinds].filter(kind => !document.querySelector(`svg path.${kind}`));
   });
-  assert.deepStrictEqual(missing, [], `${name}: links without an arrow`);
-  assert.deepStrictEqual(complaints, [], `${name}: complaints of the browser`);
+  assert.deepStrictEqual(missing, [], `${name}: kinds of links without an arrow`);
+  assert.deepStrictEqual(complaints, [], `${name}: errors and warnings from the browser`);
   await browser.close();
 })().catch(error => { console.error(String(error.stack || error)); process.exit(1); });

@@ -14,19 +14,19 @@ const assert = require('node:assert');
   const page = await browser.newPage();
   page.on('console', message => { if (['error', 'warn', 'warning'].includes(message.type())) complaints.push(message.text()); });
   page.on('pageerror', error => complaints.push(String(error)));
-  page.on('dialog', dialog => { complaints.push(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
-  page.on('request', request => { if (!request.url().startsWith('file:')) complaints.push(`a request: ${request.url()}`); });
+  page.on('dialog', dialog => { complaints.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  page.on('request', request => { if (!request.url().startsWith('file:')) complaints.push(`request: ${request.url()}`); });
   await page.setViewport({ width: 1400, height: 1000 });
   const shot = what => page.screenshot({ path: `${out}/report.${what}.png` });
   const theme = value => page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
   const open = name => page.goto(`file://${out}/${name}.html`);
   const text = selector => page.$eval(selector, e => e.textContent);
-  const clean = what => assert.deepStrictEqual(complaints.splice(0), [], `${what}: complaints of the browser`);
+  const clean = what => assert.deepStrictEqual(complaints.splice(0), [], `${what}: errors and warnings from the browser`);
   /** Asserts that no content is wider than its column. */
   const fits = async what => assert.deepStrictEqual(await page.evaluate(() => ['#detail', '#list', 'header'].filter(s => {
     const e = document.querySelector(s);
     return e.scrollWidth > e.clientWidth + 1;
-  })), [], `${what}: wider than the window`);
+  })), [], `${what}: content is wider than its column`);
 
   // The page opens with the failed task, and shows why it failed: the expected and the actual value, the location, and the filled-in values.
   for (const value of ['light', 'dark']) {
@@ -44,42 +44,42 @@ const assert = require('node:assert');
   await fits('failed');
   // A step opens and closes; a call opens.
   await page.click('.node.passed');
-  assert.strictEqual(await page.$$eval('.open', e => e.length), 1, 'a step opens');
+  assert.strictEqual(await page.$$eval('.open', e => e.length), 1, 'a click does not open the step');
   await page.click('.node.passed');
-  assert.strictEqual(await page.$$eval('.open', e => e.length), 0, 'a step closes');
+  assert.strictEqual(await page.$$eval('.open', e => e.length), 0, 'a click does not close the step');
   await page.click('.call summary');
   await shot('failed.call');
   // Keys select the next and the previous task, and enter and leave the search.
   const title = () => text('#detail h2');
   const first = await title();
   await page.keyboard.press('j');
-  assert.notStrictEqual(await title(), first, 'j goes on');
+  assert.notStrictEqual(await title(), first, 'j does not select the next task');
   await page.keyboard.press('k');
-  assert.strictEqual(await title(), first, 'k goes back');
+  assert.strictEqual(await title(), first, 'k does not select the previous task');
   await page.keyboard.press('/');
   await page.keyboard.type('weekly');
-  assert.strictEqual(await page.$$eval('.row', e => e.length), 1, 'search filters');
+  assert.strictEqual(await page.$$eval('.row', e => e.length), 1, 'the search does not filter');
   await page.keyboard.press('Enter');
-  assert.strictEqual(await title(), 'weekly-review', 'Enter chooses what was found');
+  assert.strictEqual(await title(), 'weekly-review', 'Enter does not select the task that was found');
   await page.keyboard.press('/');
   await page.keyboard.press('Escape');
-  assert.strictEqual(await page.evaluate(() => document.activeElement.id), 'list', 'Escape leaves the search');
-  assert.ok(await page.$$eval('.row', e => e.length) > 1, 'and empties it');
+  assert.strictEqual(await page.evaluate(() => document.activeElement.id), 'list', 'Escape does not leave the search');
+  assert.ok(await page.$$eval('.row', e => e.length) > 1, 'Escape does not clear the search');
   await page.evaluate(() => [...document.querySelectorAll('.chip')].find(c => c.textContent.startsWith('Failed')).click());
-  assert.strictEqual(await page.$$eval('.row', e => e.length), 1, 'a chip filters');
+  assert.strictEqual(await page.$$eval('.row', e => e.length), 1, 'a chip does not filter');
   clean('failed');
 
   // Texts from authors, agents and servers are shown as plain text everywhere.
   await open('hostile-results');
   const count = await page.$$eval('.row', e => e.length);
-  assert.ok(count >= 10, 'all hostile tasks are listed');
+  assert.ok(count >= 10, 'not all hostile tasks are listed');
   for (let i = 0; i < count; i++) {
     await page.evaluate(() => { for (const s of document.querySelectorAll('#detail summary')) s.parentElement.open = true; for (const b of document.querySelectorAll('#detail .node')) if (b.click) b.click(); });
     await fits(`hostile ${i}`);
     await page.keyboard.press('j');
   }
   const made = await page.evaluate(() => [document.querySelectorAll('#detail img, #detail script, #rows img, #rows script, header img').length, document.querySelectorAll('a[href^="javascript"], [onerror], [onmouseover]').length]);
-  assert.deepStrictEqual(made, [0, 0], 'no text became an element');
+  assert.deepStrictEqual(made, [0, 0], 'a text became an element');
   await shot('hostile');
   clean('hostile');
 
@@ -87,7 +87,7 @@ const assert = require('node:assert');
   await open('compared');
   await shot('compared');
   const tagged = await page.$$eval('.row .tagged', e => e.map(e => e.textContent));
-  for (const kind of ['loss', 'gain', 'slower']) assert.ok(tagged.includes(kind), `${kind} is marked: ${tagged}`);
+  for (const kind of ['loss', 'gain', 'slower']) assert.ok(tagged.includes(kind), `${kind} is not marked: ${tagged}`);
   assert.match(await text('.together'), /pairs of runs/);
   assert.strictEqual(await page.$eval('.card a', e => e.href), 'https://example.org/blob/tasks/a.yaml#L24');
   await page.evaluate(() => [...document.querySelectorAll('.chip')].find(c => c.textContent.startsWith('Slower')).click());
@@ -101,23 +101,23 @@ const assert = require('node:assert');
   // Several agents: a task that any of them failed counts as failed, in any order; the overview compares agents, and shows intervals of rates.
   await open('beside');
   await shot('beside');
-  assert.strictEqual(await title(), 'Overview', 'of several agents the overview comes first');
+  assert.strictEqual(await title(), 'Overview', 'with several agents, the overview does not come first');
   const chips = await page.$$eval('.chip', e => e.map(e => e.textContent));
-  for (const chip of ['All 20', 'Not passed 14', 'Failed 14', 'Passed 6']) assert.ok(chips.includes(chip), `${chip}: ${chips}`);
+  for (const chip of ['All 20', 'Not passed 14', 'Failed 14', 'Passed 6']) assert.ok(chips.includes(chip), `${chip} is missing: ${chips}`);
   const rowOf = name => page.evaluate(name => [...document.querySelectorAll('#detail tr')].find(r => r.querySelector('th')?.textContent === name)?.textContent, name);
-  assert.match(await rowOf('task-0'), /^task-05\/5 .*0\/5 .*5\/5 /, 'a task has a cell for each agent');
+  assert.match(await rowOf('task-0'), /^task-05\/5 .*0\/5 .*5\/5 /, 'the task does not have a cell for each agent');
   assert.match(await text('#detail'), /A good m beats B bad m · p < 0\.001 · of 100 pairs of runs 70 passed with A alone, 0 with B alone/);
-  assert.match(await rowOf('easy'), /^difficultyeasy35\/35 90–100 %/, 'a difficulty has a rate and its interval');
+  assert.match(await rowOf('easy'), /^difficultyeasy35\/35 90–100 %/, 'the difficulty has no rate and interval');
   assert.match(await text('#detail'), /pass\^k, all of k pass/);
   await fits('beside');
   await page.evaluate(() => [...document.querySelectorAll('.chip')].find(c => c.textContent.startsWith('Failed')).click());
-  assert.match(await text('.row .why'), /verify\/read: `content` is not as expected/, 'the reason is that of the one that failed');
+  assert.match(await text('.row .why'), /verify\/read: `content` is not as expected/, 'the reason is not that of the failed run');
   await page.click('.row');
-  assert.strictEqual(await text('.badge'), 'failed', 'and that run is opened');
+  assert.strictEqual(await text('.badge'), 'failed', 'the failed run is not opened');
   assert.match(await text('.card'), /answer|expected/);
   await page.keyboard.press('o');
   await page.click('#detail td.pick.none');
-  assert.strictEqual(await text('.badge'), 'failed', 'a cell leads to its run');
+  assert.strictEqual(await text('.badge'), 'failed', 'the cell does not open its run');
   await shot('beside.run');
   clean('beside');
 
@@ -161,7 +161,7 @@ const assert = require('node:assert');
   await open('many');
   await page.waitForSelector('.card');
   const opened = Date.now() - began;
-  assert.ok(await page.$$eval('.row', e => e.length) < 60, 'only what is seen is in the document');
+  assert.ok(await page.$$eval('.row', e => e.length) < 60, 'the document contains rows that are not visible');
   const took = await page.evaluate(async () => {
     const frame = () => new Promise(done => requestAnimationFrame(done));
     const list = document.getElementById('list'), times = {};

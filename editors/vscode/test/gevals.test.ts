@@ -15,7 +15,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 cpSync(resolve("../../examples/quickstart"), folder, { recursive: true });
 const file = join(folder, "eval.yaml");
 
-test("the tree of tests is that of the plan", async () => {
+test("the test tree matches the plan", async () => {
   const { code, stdout } = await run(gevals, ["plan", file, "--format", "json"], folder);
   assert.equal(code, 0);
   const [plan] = readPlan(stdout);
@@ -27,7 +27,7 @@ test("the tree of tests is that of the plan", async () => {
   assert.match(written, /^command:\s+run: grep -c eggs/);
 });
 
-test("the page of a plan may do nothing but show it", async () => {
+test("a strict policy restricts the page of a plan", async () => {
   const { stdout } = await run(gevals, ["plan", file, "--format", "html"], folder);
   assert.ok(stdout.startsWith("<!doctype html>"));
   assert.ok(isStrict(stdout));
@@ -36,7 +36,7 @@ test("the page of a plan may do nothing but show it", async () => {
   assert.ok(!isStrict("<p>no policy</p>"));
 });
 
-test("a run says what became of each task, and which action failed", async () => {
+test("a run reports the outcome of each task, and which action failed", async () => {
   const task = join(folder, "tasks/write-note.yaml");
   writeFileSync(task, readFileSync(task, "utf8").replace("contains: Bread", "contains: Cake"));
   const updates: Update[] = [];
@@ -63,7 +63,7 @@ test("a run says what became of each task, and which action failed", async () =>
   assert.equal(text.slice(characterOf(text, start), characterOf(text, end)), "contains: Cake");
 });
 
-test("half a line waits, rubbish is shown, and what never ends is cancelled", () => {
+test("an incomplete line is buffered, invalid output is shown, and unfinished tasks are canceled", () => {
   const events = new Run(() => 2);
   const line = (event: object) => `${JSON.stringify({ task: { name: "t", run: 0 }, event })}\n`;
   const started = line({ type: "taskStarted" });

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { definition, programAt, wordsOf } from "../src/program";
 
-test("the path of the program is filled in", () => {
+test("variables in the path of the program are expanded", () => {
   assert.equal(programAt("gevals", "/home/me", "/work"), "gevals");
   assert.equal(programAt(" ", "/home/me", "/work"), "gevals");
   assert.equal(programAt("~/.cargo/bin/gevals", "/home/$&me", undefined), "/home/$&me/.cargo/bin/gevals");
@@ -12,7 +12,7 @@ test("the path of the program is filled in", () => {
   assert.equal(programAt("/opt/a~/b", "/home/me", undefined), "/opt/a~/b");
 });
 
-test("runs of different tasks are different tasks to VS Code, and of a type that it knows", () => {
+test("runs of different tasks are different VS Code tasks, of a declared type", () => {
   const runs = [definition("/e.yaml", null, undefined), definition("/e.yaml", "a", undefined), definition("/e.yaml", "b", undefined), definition("/e.yaml", "a", "setup")];
   assert.equal(new Set(runs.map((run) => JSON.stringify(run))).size, runs.length);
   assert.deepEqual(wordsOf(runs[3]!), ["run", "/e.yaml", "--run", "^(a)$", "--phase", "setup"]);

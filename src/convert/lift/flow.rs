@@ -68,7 +68,7 @@ impl<'a> Lifter<'a> {
                     return match flow {
                         Flow::Falls(_) | Flow::Passes(..) if skipped => None,
                         Flow::Fails(more) if skipped && read_only(&out.steps) => {
-                            self.shared.note("read-only commands before a failure of the script are omitted");
+                            self.shared.note("read-only commands before an exit with failure are omitted");
                             said.extend(more);
                             Some(Flow::Fails(said))
                         }

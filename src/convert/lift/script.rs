@@ -579,7 +579,7 @@ fn reason(stmt: &Stmt) -> String {
     match &stmt.kind {
         Kind::Pipeline(list) => match list.last().and_then(name) {
             Some(name) => format!("a pipeline into `{}`", cut(&name)),
-            None => "a pipeline into several commands".to_owned(),
+            None => "a pipeline into a compound command".to_owned(),
         },
         Kind::Subshell(_) => "a subshell".to_owned(),
         Kind::Other(text) => format!("not supported: `{}`", cut(text)),

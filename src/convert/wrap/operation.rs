@@ -164,7 +164,7 @@ impl Converter<'_> {
             if place.replace(pattern).is_some() {
                 return Err(refusal(
                     span,
-                    "the portable dialect checks the text of a tool's content with only one pattern",
+                    "the portable dialect allows only one pattern for the text of a tool's content",
                 ));
             }
         }

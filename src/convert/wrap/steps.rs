@@ -47,7 +47,7 @@ impl Converter<'_> {
                             if arg.as_literal().is_some_and(|t| t.contains(['{', '}'])) {
                                 return Err(refusal(
                                     arg.span,
-                                    "braces have a meaning for the judge in the steps dialect, and they cannot be escaped",
+                                    "the judge of the steps dialect interprets braces, and they cannot be escaped",
                                 ));
                             }
                         }

@@ -104,9 +104,9 @@ async def main(target):
             seen.append([done, total])
 
         await feature("progress", session.call_tool("test_tool_with_progress", {}, progress_callback=progressed))
-        await feature("what progress there was", asyncio.sleep(0, seen))
-        await feature("a deadline", session.call_tool("test_slow", {"ms": 60000}, read_timeout_seconds=timedelta(seconds=0.2)))
-        await feature("what follows a deadline", call("test_slow", ms=5))
+        await feature("the received progress notifications", asyncio.sleep(0, seen))
+        await feature("a timeout", session.call_tool("test_slow", {"ms": 60000}, read_timeout_seconds=timedelta(seconds=0.2)))
+        await feature("a call after a timeout", call("test_slow", ms=5))
         await feature("sampling", call("test_sampling", prompt="How are you"))
         for action, content in (("accept", {"response": "yes"}), ("decline", None), ("cancel", None)):
             elicited = types.ElicitResult(action=action, content=content)
@@ -126,9 +126,9 @@ async def main(target):
         await feature("prompts/list", session.list_prompts())
         await feature("a prompt", session.get_prompt("test_simple_prompt"))
         await feature("a prompt with arguments", session.get_prompt("test_prompt_with_arguments", {"arg1": "a", "arg2": "ß"}))
-        await feature("a prompt without its arguments", session.get_prompt("test_prompt_with_arguments"))
+        await feature("a prompt without its required arguments", session.get_prompt("test_prompt_with_arguments"))
         await feature("a prompt with an image", session.get_prompt("test_prompt_with_image"))
-        await feature("no prompt", session.get_prompt("none"))
+        await feature("an unknown prompt", session.get_prompt("none"))
         reference = types.PromptReference(type="ref/prompt", name="test_prompt_with_arguments")
         await feature("completion", session.complete(reference, {"name": "arg1", "value": "par"}))
 
@@ -136,7 +136,7 @@ async def main(target):
             results = await asyncio.gather(*(call("test_unicode", text=f"call {n}") for n in range(100)))
             return [result.content[0].text for result in results]
 
-        await feature("100 calls at once", many())
+        await feature("100 concurrent calls", many())
         if os.environ.get("LARGE") != "no":
             await feature("10 MB to the client", call("test_large", bytes=10_000_000))
         await feature("3 MB to the server", call("test_unicode", text="ö" * 1_500_000))

@@ -67,8 +67,8 @@ for (const name of ["simple_text", "image_content", "audio_content", "embedded_r
 await feature("an unknown tool", () => tool("no_such_tool"));
 await feature("arguments of the wrong type", () => tool("test_unicode", { text: 7 }));
 await feature("unicode", () => tool("test_unicode", { text: "ä \u2028 \u0000 \u{1F333} e\u0301 \r\n \"'\\" }));
-await feature("an empty text", () => tool("test_unicode", { text: "" }));
-await feature("keys and numbers at their limits", () => tool("json_schema_2020_12_tool", { name: "2", "": 1e21, address: { street: "a/b~c" } }));
+await feature("an empty string", () => tool("test_unicode", { text: "" }));
+await feature("edge cases of keys and numbers", () => tool("json_schema_2020_12_tool", { name: "2", "": 1e21, address: { street: "a/b~c" } }));
 await feature("logging/setLevel", () => client.setLoggingLevel("debug"));
 await call("test_tool_with_logging");
 await feature("progress", async () => {
@@ -76,7 +76,7 @@ await feature("progress", async () => {
   const { isError } = await tool("test_tool_with_progress", {}, { onprogress: (progress) => seen.push(progress) });
   return [isError ?? false, seen];
 });
-await feature("progress of three calls at once", async () => {
+await feature("progress of three concurrent calls", async () => {
   const seen = [[], [], []];
   await Promise.all(seen.map((own) => tool("test_tool_with_progress", {}, { onprogress: ({ progress }) => own.push(progress) })));
   return seen;
@@ -86,8 +86,8 @@ await feature("cancellation", async () => {
   setTimeout(() => controller.abort("enough"), 100);
   await tool("test_slow", { ms: 60000 }, { signal: controller.signal });
 });
-await feature("a deadline", () => tool("test_slow", { ms: 60000 }, { timeout: 150 }));
-await feature("what follows a cancellation", () => tool("test_slow", { ms: 5 }));
+await feature("a timeout", () => tool("test_slow", { ms: 60000 }, { timeout: 150 }));
+await feature("a call after a cancellation", () => tool("test_slow", { ms: 5 }));
 await feature("sampling", () => tool("test_sampling", { prompt: "How are you" }));
 for (const answer of [{ action: "accept", content: { response: "yes" } }, { action: "decline" }, { action: "cancel" }]) {
   elicited = answer;
@@ -110,27 +110,27 @@ await feature("a notification of prompts", () => tool("test_trigger_prompt_chang
 await feature("prompts/list", () => client.listPrompts());
 await feature("a prompt", () => client.getPrompt({ name: "test_simple_prompt" }));
 await feature("a prompt with arguments", () => client.getPrompt({ name: "test_prompt_with_arguments", arguments: { arg1: "a", arg2: "ß" } }));
-await feature("a prompt without its arguments", () => client.getPrompt({ name: "test_prompt_with_arguments" }));
+await feature("a prompt without its required arguments", () => client.getPrompt({ name: "test_prompt_with_arguments" }));
 await feature("a prompt with a resource", () => client.getPrompt({ name: "test_prompt_with_embedded_resource", arguments: { resourceUri: "x://y" } }));
 await feature("a prompt with an image", () => client.getPrompt({ name: "test_prompt_with_image" }));
-await feature("no prompt", () => client.getPrompt({ name: "none" }));
+await feature("an unknown prompt", () => client.getPrompt({ name: "none" }));
 await feature("completion", () =>
   client.complete({ ref: { type: "ref/prompt", name: "test_prompt_with_arguments" }, argument: { name: "arg1", value: "par" } }),
 );
 await feature("an unknown method", () => client.request({ method: "vendor/none", params: {} }, types.EmptyResultSchema));
 await feature("an unknown notification", () => client.notification({ method: "notifications/vendor" }));
-await feature("100 calls at once", async () => {
+await feature("100 concurrent calls", async () => {
   const texts = await Promise.all(Array.from({ length: 100 }, (_, n) => tool("test_unicode", { text: `call ${n}` })));
   return texts.map(({ content }) => content[0].text);
 });
 await feature("10 MB to the client", () => tool("test_large", { bytes: 10_000_000 }));
 await feature("3 MB to the server", () => tool("test_unicode", { text: "ö".repeat(1_500_000) }));
 if (http) {
-  await feature("a stream that is broken off", () => tool("test_reconnection"));
+  await feature("an interrupted stream", () => tool("test_reconnection"));
   // The message is the server's own, so only the code is compared.
   await feature("the end of a session", async () => {
     await transport.terminateSession();
-    return client.ping().then(() => "it goes on", ({ code }) => `refused: ${code}`);
+    return client.ping().then(() => "still open", ({ code }) => `refused: ${code}`);
   });
 }
 await client.close();
