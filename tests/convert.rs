@@ -629,7 +629,9 @@ fn what_cannot_be_lifted_is_wrapped_or_rejected_with_a_location() {
         .run(&["convert", "a", "--no-verify", "--target", "builtin", "--report"])
         .expect(0, &["not a script", "0 of 5 statements"]);
     world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: the file `nosuch.sh` does not exist"]);
-    world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
+    world
+        .run(&["convert", "b/judge.yaml", "--to", "steps"])
+        .expect(1, &["b/judge.yaml:7:15: the judge of the steps dialect interprets braces"]);
     // Braces that the steps dialect does not interpret are kept, and no rule reports them.
     world.run(&["convert", "a/python.yaml", "--to", "steps", "--out", "s", "--no-verify"]).expect(0, &[]);
     assert!(world.read("s/python.yaml").contains("print('{env.HOME}')"));
