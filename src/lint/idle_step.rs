@@ -100,12 +100,11 @@ fn is_handed_on(step: &Step<Def>, view: &TaskView<'_>) -> bool {
         return false;
     };
     let path = path.trim_matches(['"', '\'']);
-    let (behind, before) =
-        (step.span.end as usize, view.task.verify.steps.first().map_or(0, |s| s.span.start as usize));
+    let behind = step.span.end as usize;
     let end = view.task.verify.steps.last().map_or(behind, |last| last.span.end as usize);
     let read = text.get(behind..end.max(behind)).is_some_and(|later| later.contains(path));
-    // The prompt and setup precede verify.
-    read && !path.is_empty() && !text.get(..before).is_some_and(|above| above.contains(path))
+    let setup = || view.task.setup.steps.iter().filter_map(|s| text.get(s.span.start as usize..s.span.end as usize));
+    read && !path.is_empty() && !view.effects.prompt.shown().contains(path) && !setup().any(|step| step.contains(path))
 }
 
 /// A step that repeats an earlier check, with nothing in between that changes anything.
@@ -212,6 +211,8 @@ fn counts(run: &str) -> bool {
 /// Whether a command prints one value, and succeeds whatever it is.
 fn asks_value(run: &str) -> bool {
     let run = run.trim();
+    // `psql -c 'SELECT count(*) FROM orders;'` is one query.
+    let query = run.trim_end_matches(['"', '\'', ';', ' ']);
     let lower = run.to_lowercase();
     let alone = !run.contains(['\n', ';', '|', '&', '>']) && !run.contains("$(");
     let words: Vec<&str> = run.split_whitespace().collect();
@@ -226,7 +227,7 @@ fn asks_value(run: &str) -> bool {
             .is_some_and(|field| !matches!(field.as_str(), "name" | "uid" | "namespace" | "items" | "Id" | "Name"))
     };
     match words.first().copied().unwrap_or_default() {
-        "sqlite3" | "psql" | "mysql" => sql() && !run.contains([';', '\n', '>']) && !lower.contains("1/"),
+        "sqlite3" | "psql" | "mysql" => sql() && !query.contains([';', '\n', '|', '&', '>']) && !lower.contains("1/"),
         "kubectl" | "oc" => alone && words.contains(&"get") && field(),
         "docker" | "podman" => alone && words.contains(&"inspect") && field(),
         _ => false,

@@ -471,7 +471,8 @@ impl<'a> Lifter<'a> {
                 }
                 Some(Next::Idle(Some(self.said(simple, st))))
             }
-            ":" | "true" if simple.words.len() == 1 => Some(Next::Idle(None)),
+            // `: >FILE` empties a file.
+            ":" | "true" if simple.words.len() == 1 => (!statement::uses_files(simple)).then_some(Next::Idle(None)),
             "set" => {
                 // Directories that were created while errors did not end the script may not exist.
                 let ended = st.errexit;
@@ -567,15 +568,23 @@ impl<'a> Lifter<'a> {
                     }
                     // The result of the function is its count, not its exit status.
                     if self.counts(body) && !st.errexit && !(after.is_empty() && st.tail) {
-                        let tail = false;
-                        return match self.call_flow(body, simple, &State { tail, ..st.clone() })? {
+                        return match self.call_flow(body, simple, st, false)? {
                             Flow::Fails(said) => Some(Next::End(Flow::Fails(said))),
                             Flow::Falls(out) => Some(Next::Steps(out, 1)),
                             Flow::Passes(..) => None,
                         };
                     }
+                    let tail = st.tail || !self.counts(body);
+                    // Only where it exits, it decides: the status that it returns is ignored.
+                    if !st.errexit
+                        && !(after.is_empty() && st.tail)
+                        && self.exits(stmt, st)
+                        && let Flow::Falls(out) = self.call_flow(body, simple, st, false)?
+                    {
+                        return Some(Next::Steps(out, 1));
+                    }
                     // `set -e` applies in the function as well.
-                    let flow = self.call_flow(body, simple, st)?;
+                    let flow = self.call_flow(body, simple, st, tail)?;
                     let prints = matches!(&flow, Flow::Falls(o) if o.steps.is_empty());
                     if st.errexit && st.fragile && !prints {
                         return None;
@@ -1240,7 +1249,7 @@ impl<'a> Lifter<'a> {
 
     /// Inlines a function in place of its call.
     fn call(&self, body: &List, simple: &Simple, st: &State) -> Option<Out> {
-        match self.call_flow(body, simple, st)? {
+        match self.call_flow(body, simple, st, st.tail || !self.counts(body))? {
             Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => Some(out),
             _ => None,
         }
@@ -1280,7 +1289,8 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    fn call_flow(&self, body: &List, simple: &Simple, st: &State) -> Option<Flow> {
+    /// Converts a call of a function. `tail`: the status of its last statement counts.
+    fn call_flow(&self, body: &List, simple: &Simple, st: &State, tail: bool) -> Option<Flow> {
         if st.depth >= DEPTH
             || !simple.env.is_empty()
             || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge))
@@ -1289,7 +1299,7 @@ impl<'a> Lifter<'a> {
         }
         let mut inner = State {
             function: true,
-            tail: st.tail || !self.counts(body),
+            tail,
             waiting: false,
             fragile: false,
             depth: st.depth + 1,
@@ -1373,7 +1383,7 @@ impl<'a> Lifter<'a> {
         // Under `set -e`, a failure in a trap sets the exit status of the script.
         let guarded = |s: &Stmt| match &s.kind {
             Kind::Or(pair) => {
-                matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo")))
+                matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo")) && !statement::uses_files(s))
             }
             _ => self.is_idle(s, st),
         };
@@ -1553,7 +1563,7 @@ impl<'a> Lifter<'a> {
         if until {
             return None;
         }
-        if matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && matches!(self.name(s), Some("true" | ":")))
+        if matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && !statement::uses_files(s) && matches!(self.name(s), Some("true" | ":")))
         {
             let pause = body.iter().find(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")))?;
             let rounds = u32::try_from(300 / self.interval(pause, st)?).ok()?;
@@ -1629,7 +1639,7 @@ impl<'a> Lifter<'a> {
         let (at, name) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
         (!statement::mentions(condition, name)).then_some(())?;
         let endless = !until
-            && matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && matches!(self.name(s), Some("true" | ":")));
+            && matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && !statement::uses_files(s) && matches!(self.name(s), Some("true" | ":")));
         let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
         let (guard, limit) = body.iter().enumerate().find_map(|(guard, stmt)| {
             let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };

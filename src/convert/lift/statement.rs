@@ -166,6 +166,11 @@ pub fn captures(stmt: &Stmt) -> Option<(&Stmt, &str, &[Stmt])> {
     (otherwise.is_empty() || !assign.local).then_some((inner, assign.name.as_str(), otherwise))
 }
 
+/// Whether a redirection of a command reads or writes a file.
+pub fn uses_files(simple: &Simple) -> bool {
+    simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Read(_) | Redirect::Other))
+}
+
 /// Whether the words of a command run other commands. Calls of `date` are ignored.
 pub fn runs_commands(simple: &Simple) -> bool {
     simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {
