@@ -462,6 +462,9 @@ impl Checker<'_> {
 /// Returns the help for a value of the wrong type.
 fn cure(kind: &ArgKind<Path>, shape: &Shape, what: What<'_>) -> Option<String> {
     match kind {
+        ArgKind::List(_) if matches!(what, What::Key("contains" | "matches" | "startsWith" | "endsWith")) => {
+            Some("write one text here, and check each other text in a step of its own".to_owned())
+        }
         ArgKind::List(items) if admits_text(shape) => {
             let words: Option<Vec<_>> = items.iter().map(|item| item.as_literal().map(bash::quote)).collect();
             let line = words.filter(|words| !words.is_empty())?.join(" ");

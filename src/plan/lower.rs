@@ -615,8 +615,8 @@ fn assertion_meaning(assertion: &Assertion) -> String {
         AssertionKind::AllUsed(kind, calls) => format!("the agent {} {}", verb(*kind), list(calls, call, "and")),
         AssertionKind::AnyUsed(kind, calls) => format!("the agent {} {}", verb(*kind), list(calls, call, "or")),
         AssertionKind::NoneUsed(kind, calls) => format!("the agent never {} {}", verb(*kind), list(calls, call, "or")),
-        AssertionKind::MinToolCalls(n) => format!("at least {n} tool calls"),
-        AssertionKind::MaxToolCalls(n) => format!("at most {n} tool calls"),
+        AssertionKind::MinToolCalls(n) => format!("at least {n} tool call{}", if *n == 1 { "" } else { "s" }),
+        AssertionKind::MaxToolCalls(n) => format!("at most {n} tool call{}", if *n == 1 { "" } else { "s" }),
         AssertionKind::CallOrder(calls) => {
             let words: Vec<_> = calls.iter().map(|c| format!("{}.{}", c.server.value, c.name.value)).collect();
             format!("in this order: {}", excerpt(&words.join(", ")))

@@ -1297,14 +1297,8 @@ impl<'a> Lifter<'a> {
         {
             return None;
         }
-        let mut inner = State {
-            function: true,
-            tail,
-            waiting: false,
-            fragile: false,
-            depth: st.depth + 1,
-            ..st.clone()
-        };
+        let mut inner =
+            State { function: true, tail, waiting: false, fragile: false, depth: st.depth + 1, ..st.clone() };
         for n in 1..10 {
             // A value that is not known may still be printed.
             let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
