@@ -576,8 +576,7 @@ impl<'a> Lifter<'a> {
                     }
                     let tail = st.tail || !self.counts(body);
                     // Only where it exits, it decides: the status that it returns is ignored.
-                    if !st.errexit
-                        && !(after.is_empty() && st.tail)
+                    if !(st.errexit || after.is_empty() && st.tail)
                         && self.exits(stmt, st)
                         && let Flow::Falls(out) = self.call_flow(body, simple, st, false)?
                     {
