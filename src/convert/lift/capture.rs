@@ -200,7 +200,7 @@ impl<'a> Lifter<'a> {
             }
             Kind::Simple(simple) => {
                 matches!(self.name(simple), Some("echo" | "printf" | ":" | "true"))
-                    && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other))
+                    && !statement::uses_files(simple)
                     && !statement::runs_commands(simple)
                     && !stmt.background
             }

@@ -350,10 +350,9 @@ impl<'a> Lifter<'a> {
                         && body.iter().all(|s| self.only_tells(s, &State { depth: st.depth + 1, ..st.clone() }));
                 }
                 let words: Vec<&str> = simple.words.iter().map(|w| w.source.as_str()).collect();
-                let writes = simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other));
                 let runs = runs_commands(simple);
                 let own = ["echo", "printf", "true", ":", "tail", "sort", "column"];
-                !writes && !runs && (own.contains(&name) || looks(&words.join(" ")))
+                !statement::uses_files(simple) && !runs && (own.contains(&name) || looks(&words.join(" ")))
             }
             Kind::Pipeline(list) => list.iter().all(|s| self.only_tells(s, st)),
             Kind::Or(pair) | Kind::And(pair) => pair.iter().all(|s| self.only_tells(s, st)),
@@ -463,16 +462,14 @@ impl<'a> Lifter<'a> {
         };
         let argument = simple.words.get(1);
         match name {
-            "echo" | "printf"
-                if !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) =>
-            {
+            "echo" | "printf" if !statement::uses_files(simple) => {
                 if runs_commands(simple) {
                     return None;
                 }
                 Some(Next::Idle(Some(self.said(simple, st))))
             }
             // `: >FILE` empties a file.
-            ":" | "true" if simple.words.len() == 1 => (!statement::uses_files(simple)).then_some(Next::Idle(None)),
+            ":" | "true" if simple.words.len() == 1 => self.is_true(stmt).then_some(Next::Idle(None)),
             "set" => {
                 // Directories that were created while errors did not end the script may not exist.
                 let ended = st.errexit;
@@ -575,12 +572,13 @@ impl<'a> Lifter<'a> {
                         };
                     }
                     let tail = st.tail || !self.counts(body);
-                    // Only where it exits, it decides: the status that it returns is ignored.
-                    if !(st.errexit || after.is_empty() && st.tail)
-                        && self.exits(stmt, st)
-                        && let Flow::Falls(out) = self.call_flow(body, simple, st, false)?
-                    {
-                        return Some(Next::Steps(out, 1));
+                    // The status that it returns is ignored: it decides only where it exits.
+                    if !(st.errexit || after.is_empty() && st.tail) && self.exits(stmt, st) {
+                        // Steps cannot express that a failure ends the function, but not the script.
+                        (!self.calls(stmt, st, "return")).then_some(())?;
+                        if let Flow::Falls(out) = self.call_flow(body, simple, st, false)? {
+                            return Some(Next::Steps(out, 1));
+                        }
                     }
                     // `set -e` applies in the function as well.
                     let flow = self.call_flow(body, simple, st, tail)?;
@@ -777,7 +775,7 @@ impl<'a> Lifter<'a> {
                     return self.evaluated(simple, st);
                 }
                 let idle = matches!(name, "echo" | "printf" | ":" | "true");
-                if idle && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) {
+                if idle && !statement::uses_files(simple) {
                     return (!runs_commands(simple)).then(Out::none);
                 }
                 match here_string(simple) {
@@ -1256,18 +1254,29 @@ impl<'a> Lifter<'a> {
 
     /// Whether a statement calls a function that may end the script: a following `||` or a surrounding `if` is then not reached.
     fn exits(&self, stmt: &Stmt, st: &State) -> bool {
+        self.calls(stmt, st, "exit")
+    }
+
+    /// Whether a statement calls a function in which this command occurs.
+    fn calls(&self, stmt: &Stmt, st: &State, command: &str) -> bool {
         // Most scripts have no functions, and a chain of thousands is checked at each link.
         if st.scope.functions.is_empty() {
             return false;
         }
         let mut called = Vec::new();
         self.called(stmt, st, &mut called);
-        let mut exits = false;
+        let mut occurs = false;
         for stmt in called.iter().filter_map(|name| st.scope.functions.get(*name)).flatten() {
-            let is_exit = |s: &Stmt| matches!(&s.kind, Kind::Simple(simple) if self.name(simple) == Some("exit"));
-            statement::walk(stmt, &mut |s| exits |= is_exit(s));
+            let is_it = |s: &Stmt| matches!(&s.kind, Kind::Simple(simple) if self.name(simple) == Some(command));
+            statement::walk(stmt, &mut |s| occurs |= is_it(s));
         }
-        exits
+        occurs
+    }
+
+    /// Whether a statement is `true` or `:`, without files that could be missing or be emptied.
+    fn is_true(&self, stmt: &Stmt) -> bool {
+        let Kind::Simple(simple) = &stmt.kind else { return false };
+        simple.words.len() == 1 && matches!(self.name(simple), Some("true" | ":")) && !statement::uses_files(simple)
     }
 
     /// Collects the functions that a statement calls, and those that these call.
@@ -1376,7 +1385,8 @@ impl<'a> Lifter<'a> {
         // Under `set -e`, a failure in a trap sets the exit status of the script.
         let guarded = |s: &Stmt| match &s.kind {
             Kind::Or(pair) => {
-                matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo")) && !statement::uses_files(s))
+                let Kind::Simple(then) = &pair[1].kind else { return false };
+                matches!(self.name(then), Some("true" | ":" | "echo")) && !statement::uses_files(then)
             }
             _ => self.is_idle(s, st),
         };
@@ -1556,8 +1566,7 @@ impl<'a> Lifter<'a> {
         if until {
             return None;
         }
-        if matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && !statement::uses_files(s) && matches!(self.name(s), Some("true" | ":")))
-        {
+        if self.is_true(condition) {
             let pause = body.iter().find(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")))?;
             let rounds = u32::try_from(300 / self.interval(pause, st)?).ok()?;
             return self.poll(Rounds { count: rounds, seen: None, behind: None }, "", body, after, st, end);
@@ -1631,8 +1640,7 @@ impl<'a> Lifter<'a> {
     ) -> Option<Next> {
         let (at, name) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
         (!statement::mentions(condition, name)).then_some(())?;
-        let endless = !until
-            && matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && !statement::uses_files(s) && matches!(self.name(s), Some("true" | ":")));
+        let endless = !until && self.is_true(condition);
         let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
         let (guard, limit) = body.iter().enumerate().find_map(|(guard, stmt)| {
             let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };

@@ -594,8 +594,11 @@ fn reason(stmt: &Stmt) -> String {
             }
         }
         Kind::For { values, .. } => {
+            let fixed = values.iter().all(|w| w.literal().is_some());
             let values: Vec<&str> = values.iter().map(|w| w.source.as_str()).collect();
-            format!("a loop over `{}`, which is neither a fixed list nor a wait", cut(&values.join(" ")))
+            let why =
+                if fixed { "whose body steps cannot express" } else { "which is neither a fixed list nor a wait" };
+            format!("a loop over `{}`, {why}", cut(&values.join(" ")))
         }
         Kind::Count { .. } => "a counting loop that is not a wait".to_owned(),
         Kind::While { condition, .. } if condition.first().and_then(name).as_deref() == Some("read") => {
@@ -626,6 +629,9 @@ fn reason(stmt: &Stmt) -> String {
                 (_, _, Some(to)) if document => format!("a here-document that is written to `{}`", cut(to)),
                 (_, _, Some(to)) => format!("a command whose output is written to `{}`", cut(to)),
                 _ if document => "a command that reads a here-document".to_owned(),
+                _ if simple.words.iter().all(|w| w.literal().is_some()) => {
+                    "a command that steps cannot express".to_owned()
+                }
                 _ => "a command with words that only a shell can compute".to_owned(),
             }
         }
