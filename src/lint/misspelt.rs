@@ -206,7 +206,8 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
             let plural = |known: &str| key.trim_end_matches('s') == known.trim_end_matches('s');
             let slips = |known: &&str| known.len() > 4 && strsim::osa_distance(key, known) == 1 && !plural(known);
             let near = given.iter().map(|fact| fact.key.as_str()).find(slips);
-            let known = given.iter().any(|fact| fact.key == key) || view.effects.prompt.shown().contains(key);
+            let asked = super::texts::has_word(&view.effects.prompt.shown(), key);
+            let known = asked || given.iter().any(|fact| fact.key == key);
             if let Some(near) = near.filter(|_| !known && key.len() > 3 && key.bytes().all(|b| b.is_ascii_alphabetic()))
             {
                 let message = format!("the {kind} that setup creates has no key `{key}`");
