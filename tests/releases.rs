@@ -218,8 +218,11 @@ fn pins_are_updated_only_on_request() {
         .expect(0, &["github.com/acme/files is v1.0.0; it was v1.1.0"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 
+    let other = "\n# not my.github.com/acme/files\n";
+    std::fs::write(world.path("eval.yaml"), world.read("eval.yaml") + other).unwrap();
     run(&world, &url, &["ext", "update", "eval.yaml", "files", "--to", "v1.1.0"])
         .expect(0, &["github.com/acme/files@v1.1.0 is v1.1.0", "changed eval.yaml"]);
+    assert!(world.read("eval.yaml").ends_with(other), "a longer name is another package");
     assert!(world.read("eval.yaml").contains("files: {package: github.com/acme/files@v1.1.0}"));
     run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
     let before = (world.read("eval.yaml"), world.read("gevals.lock"));

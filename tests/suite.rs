@@ -501,6 +501,12 @@ fn mistakes_are_reported_with_a_correction() {
         (HEAD, "  prompt: x\n  verify:\n    - command: {run: [test, -e, a b]}\n", 7, "`\"test -e 'a b'\"`"),
         (
             HEAD,
+            "  prompt: x\n  verify:\n    - command: {run: cat a, expect: {stdout: {contains: [a, b]}}}\n",
+            7,
+            "check each other text in a step of its own",
+        ),
+        (
+            HEAD,
             "  prompt: x\n  verify:\n    - command: {run: cat a, expect: milk}\n",
             7,
             "`expect: {stdout: {contains: milk}}`",

@@ -462,7 +462,7 @@ impl Checker<'_> {
 /// Returns the help for a value of the wrong type.
 fn cure(kind: &ArgKind<Path>, shape: &Shape, what: What<'_>) -> Option<String> {
     match kind {
-        ArgKind::List(_) if matches!(what, What::Key("contains" | "matches" | "startsWith" | "endsWith")) => {
+        ArgKind::List(_) if matches!(what, What::Key("contains" | "matches")) => {
             Some("write one text here, and check each other text in a step of its own".to_owned())
         }
         ArgKind::List(items) if admits_text(shape) => {
