@@ -382,6 +382,14 @@ impl ResultsFile {
         names.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
+    /// The agent with its model: `claude-code (opus)`. Older formats do not contain it.
+    fn agent(&self) -> Option<String> {
+        let agent = self.summary.get("agent")?;
+        let text = |key: &str| agent.get(key).and_then(Value::as_str).map(harmless);
+        let name = text("name").or_else(|| text("type"))?;
+        Some(text("model").map_or_else(|| format!("`{name}`"), |model| format!("`{name}` ({model})")))
+    }
+
     /// The name of the eval; older formats do not contain it.
     pub fn eval(&self) -> &str {
         self.summary.get("eval").and_then(Value::as_str).unwrap_or_default()

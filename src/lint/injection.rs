@@ -1,13 +1,13 @@
 //! Untrusted text that is interpreted as code.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use super::{
     TaskView,
     script::{Content, ScriptView},
 };
 use crate::{
-    bash::{Word, tools},
+    bash::{Word, program::Statement, tools},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Arg, ArgKind, Def, Hole, OperationKind, Target, Task},
     rule,
@@ -25,6 +25,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for text in view.scripts {
         in_script(view, &origins, text, out);
         by_variable(&origins, text, out);
+        by_value(view, text, out);
     }
     view.task.walk(&mut |_, step| {
         let Some(url) = matches!(step.op.kind, OperationKind::Builtin("http")).then(|| step.arg("url")).flatten()
@@ -60,12 +61,133 @@ fn in_script(view: &TaskView<'_>, origins: &Origins<'_>, text: &ScriptView<'_>, 
     for (hole, ..) in others {
         diagnostic = diagnostic.label(hole.span, "and here");
     }
-    diagnostic = diagnostic.help("pass it as a variable: set it under `env`, and write `\"$NAME\"` in the script");
-    let edits = edits(view, text, &foreign.iter().map(|(h, r, _)| (*h, (*r).clone())).collect::<Vec<_>>());
+    let interpreter = foreign.iter().find_map(|(_, range, _)| interpreter(&text.content, range));
+    diagnostic = diagnostic.help(match interpreter {
+        Some(program) => format!("pass it as a variable: set it under `env`, and read it in the code for `{program}`"),
+        None => "pass it as a variable: set it under `env`, and write `\"$NAME\"` in the script".to_owned(),
+    });
+    // In code for another program, the text of a variable is code, too.
+    let holes: Vec<_> = foreign.iter().map(|(hole, range, _)| (*hole, (*range).clone())).collect();
+    let edits = interpreter.is_none().then(|| edits(view, text, &holes)).flatten();
     for (at, edit) in edits.into_iter().flatten() {
         diagnostic = diagnostic.fix("pass it as a variable", at, edit);
     }
     out.push(diagnostic);
+}
+
+/// Returns the name of the command that has a hole in one of its arguments.
+fn command<'t>(content: &'t Content, hole: &Range<usize>) -> Option<&'t str> {
+    let holds = |word: &Word| word.range.start <= hole.start && hole.end <= word.range.end;
+    let mut commands = content.program.commands().into_iter();
+    commands.find(|command| command.words().iter().skip(1).any(holds)).map(Statement::name)
+}
+
+/// Returns the program that interprets the argument in which a hole lies as code.
+fn interpreter<'t>(content: &'t Content, hole: &Range<usize>) -> Option<&'t str> {
+    command(content, hole).filter(|name| tools::SHELLS.contains(name) || INTERPRETERS.contains(name))
+}
+
+/// Programs that interpret an argument as code, besides shells.
+const INTERPRETERS: [&str; 20] = [
+    "python", "python3", "node", "deno", "bun", "perl", "ruby", "awk", "gawk", "mawk", "sed", "jq", "yq", "gojq",
+    "eval", "psql", "mysql", "sqlite3", "mongosh", "ssh",
+];
+
+/// `printf '%s' {env.TITLE}`, where the value of the variable contains syntax of the shell.
+fn by_value(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
+    let ArgKind::Text(template) = &text.value.kind else { return };
+    for (hole, range) in template.holes().zip(&text.content.holes) {
+        let Target::TaskEnv(name) = &hole.reference.target else { continue };
+        let written = view.task.env.iter().find(|(known, _)| known.value == *name);
+        let value = written.and_then(|(_, value)| Some((value.span, value.as_literal()?)));
+        let Some((span, value)) = value.filter(|_| hole.filters.is_empty()) else { continue };
+        // Most values consist of plain words.
+        if value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':')) {
+            continue;
+        }
+        let is_code = || {
+            let quotes = Quotes::at(&text.content, range)?;
+            quotes.interpreted(view, value).filter(|_| interpreter(&text.content, range).is_none())
+        };
+        // Most programs take several arguments, and the value may be a list. These take one pattern or operand.
+        let splits = || {
+            let takes_one = matches!(command(&text.content, range), Some("grep" | "egrep" | "fgrep" | "test" | "["));
+            let is_list = value.split(' ').any(|word| word.is_empty() || word.starts_with('-'));
+            takes_one && value.contains(' ') && !is_list && Quotes::at(&text.content, range) == Some(Quotes::None)
+        };
+        let message = match is_code() {
+            Some(syntax) => format!("the shell interprets `{syntax}` in the value of `{name}` as code"),
+            None if splits() => format!("the shell splits the value of `{name}` into several arguments"),
+            None => continue,
+        };
+        out.push(
+            Diagnostic::new(&SHELL_INJECTION, hole.span, message)
+            .here("the value is inserted here before the shell parses the text")
+            .label(span, "the value")
+            .help(format!("variables of the task are also environment variables: write `\"${name}\"`")),
+        );
+    }
+}
+
+/// How a hole is quoted in a script.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    None,
+    Double,
+    Single,
+}
+
+impl Quotes {
+    /// `None` where the hole may be code on purpose, as in the place of a command, or where quotes have no meaning.
+    fn at(content: &Content, hole: &Range<usize>) -> Option<Self> {
+        let script = content.script().filter(|script| script.is_sound())?;
+        let node = script.root().descendant_for_byte_range(hole.start, hole.end)?;
+        let parents = std::iter::successors(Some(node), tree_sitter::Node::parent);
+        let is_apart = |kind: &str| {
+            matches!(kind, "command_name" | "arithmetic_expansion" | "expansion" | "comment" | "heredoc_body" | "array")
+        };
+        if parents.take_while(|node| node.kind() != "command").any(|node| is_apart(node.kind())) {
+            return None;
+        }
+        match node.kind() {
+            "word" | "concatenation" => Some(Self::None),
+            "string" | "string_content" => Some(Self::Double),
+            "raw_string" => Some(Self::Single),
+            _ => None,
+        }
+    }
+
+    /// Returns the first syntax of the shell in a value. Blanks and `*` separate and select words, which is often
+    /// intended; so are `$HOME` and the variables of the task.
+    fn interpreted<'v>(self, view: &TaskView<'_>, value: &'v str) -> Option<&'v str> {
+        let mut escaped = false;
+        value.char_indices().find_map(|(at, c)| {
+            let end = at + c.len_utf8();
+            if std::mem::take(&mut escaped) {
+                return None;
+            }
+            let rest = &value[end..];
+            let is_syntax = match c {
+                '\'' => self != Self::Double,
+                _ if self == Self::Single => false,
+                '\\' => {
+                    escaped = true;
+                    false
+                }
+                '"' | '`' => true,
+                '$' => {
+                    let name = rest.strip_prefix('{').unwrap_or(rest);
+                    let name = &name[..name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len())];
+                    let is_known = matches!(name, "HOME" | "USER" | "PWD" | "PATH" | "TMPDIR")
+                        || view.task.env.iter().any(|(known, _)| known.value == name);
+                    (!name.is_empty() && !is_known) || rest.starts_with(['(', '$', '?', '!', '@', '*', '#'])
+                }
+                ';' | '|' | '&' | '<' | '>' | '(' | ')' | '\n' => self == Self::None,
+                _ => false,
+            };
+            is_syntax.then(|| &value[at..end])
+        })
+    }
 }
 
 /// The source of an untrusted text.
@@ -201,7 +323,7 @@ type Edit = (crate::source::Span, String);
 fn edits(
     view: &TaskView<'_>,
     text: &ScriptView<'_>,
-    holes: &[(&Hole<Def>, std::ops::Range<usize>)],
+    holes: &[(&Hole<Def>, Range<usize>)],
 ) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut entries: Vec<(String, String)> = Vec::new();
@@ -254,7 +376,7 @@ fn variable(hole: &Hole<Def>) -> Option<String> {
 }
 
 /// How the variable is written in place of the hole.
-fn reference(content: &Content, range: &std::ops::Range<usize>, name: &str) -> Option<String> {
+fn reference(content: &Content, range: &Range<usize>, name: &str) -> Option<String> {
     let script = content.script().filter(|s| s.is_sound())?;
     let node = script.root().descendant_for_byte_range(range.start, range.end)?;
     let within = |kind: &str| {

@@ -130,7 +130,9 @@ impl Text {
                 // Skipped actions of a phase that never started are explained by what prevented it from starting.
                 let phase = action.split('/').next().unwrap_or_default();
                 let begun = self.begun.get(task).is_some_and(|begun| begun.iter().any(|b| b == phase));
-                if report.outcome != Outcome::Passed && (begun || report.outcome != Outcome::Skipped) {
+                if report.outcome == Outcome::Passed {
+                    self.tolerate(task, action);
+                } else if begun || report.outcome != Outcome::Skipped {
                     self.bad.entry(task.clone()).or_default().push((action.clone(), report.clone()));
                 }
                 self.verbosely(|text| {
@@ -211,6 +213,18 @@ impl Text {
                 self.summary(*duration, written)
             }
             _ => String::new(),
+        }
+    }
+
+    /// Forgets what failed within a step that passed: earlier rounds of a wait, and other alternatives.
+    fn tolerate(&mut self, task: &TaskRun, passed: &str) {
+        let Some(mut bad) = self.bad.shift_remove(task) else { return };
+        bad.retain(|(id, _)| {
+            let is_within = id.strip_prefix(passed).is_some_and(|rest| rest.starts_with(['/', '#']));
+            !is_within || self.action(task, id).is_some_and(|action| action.continue_on_error)
+        });
+        if !bad.is_empty() {
+            self.bad.insert(task.clone(), bad);
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Diff<'a> {
     gaps: Vec<String>,
     /// What is missing from the base, and therefore cannot have become worse.
     base_gaps: Vec<String>,
+    /// The agents of the two sides, if they are not the same. The plan of each task then differs.
+    agents: Option<(String, String)>,
 }
 
 /// Corresponding runs on two sides: the first run of a task with its first run, and so on.
@@ -144,6 +146,7 @@ pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile, alpha: f64) -> 
         current_coverage: counted(current),
         gaps: current.gaps(),
         base_gaps: base.gaps(),
+        agents: (base.agent() != current.agent()).then(|| base.agent().zip(current.agent())).flatten(),
     };
     let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let both: Vec<_> = now.iter().filter_map(|(task, runs)| Some((*task, before.get(task)?, runs))).collect();
@@ -279,6 +282,9 @@ impl Diff<'_> {
             let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
             out.push(format!("the base is incomplete, and what it lacks cannot be compared: {gap}{more}"));
         }
+        if let Some((base, current)) = &self.agents {
+            out.push(format!("the agents differ: {base} in the base, {current} in the current results"));
+        }
         for (side, all, (counted, results)) in
             [("base", &self.base, self.base_coverage), ("current", &self.current, self.current_coverage)]
         {
@@ -302,7 +308,7 @@ impl Diff<'_> {
                 if matches!(mark, '✗' | '↓') && !why.is_empty() {
                     writeln!(out, "      {}", harmless(&why)).ok();
                 }
-                if change.replanned() {
+                if self.agents.is_none() && change.replanned() {
                     writeln!(out, "      the task is different: its plan changed").ok();
                 }
             }
@@ -361,7 +367,7 @@ impl Diff<'_> {
                 } else {
                     String::new()
                 };
-                let plan = if change.replanned() { " (its plan changed)" } else { "" };
+                let plan = if self.agents.is_none() && change.replanned() { " (its plan changed)" } else { "" };
                 writeln!(out, "- **{}** {}{why}{plan}", cell(change.task), change.shown()).ok();
             }
         }
