@@ -730,6 +730,17 @@ fn a_failed_wait_reports_its_duration() {
     world.run(&["result", "html", "gevals-e-out.json"]).expect(0, &[": not within 1s, "]);
 }
 
+/// The first round of a wait that passes later is not a reason for the failure of another step.
+#[test]
+fn failed_rounds_of_a_passed_wait_are_not_reported() {
+    let world = failing(
+        "    - eventually:\n        timeout: 10s\n        interval: 50ms\n        steps:\n          - command: {run: \"echo x >> WORLD/rounds; test $(wc -l < WORLD/rounds) = 2\"}\n    - command: {run: \"test -e WORLD/none\"}\n",
+    );
+    let ran = world.run(&["run", "eval.yaml", "--agent", "a.yaml"]).expect(1, &["verify/1 failed"]);
+    assert!(!ran.err.contains("verify/0") && !ran.out.contains("verify/0"), "{}{}", ran.out, ran.err);
+    assert_eq!(world.read("rounds").lines().count(), 2);
+}
+
 /// Agent files that are in the directory of the results; one page for all agents, and one for each.
 #[test]
 fn several_agents_share_one_page() {
@@ -1411,6 +1422,18 @@ Agent output tokens  90                     90                                 +
 warning: tokens of base are for 2 of 5 results only
 ";
     assert_eq!(ran.out, text);
+    // The plan of a task contains the agent: with another agent, a different plan says nothing about the task.
+    for (name, model) in [("old.json", "small"), ("new.json", "large")] {
+        let with = world.read(name).replace(
+            r#""complete":true"#,
+            &format!(r#""complete":true,"agent":{{"name":"claude","model":"{model}"}}"#),
+        );
+        world.write(&format!("{model}-{name}"), &with);
+    }
+    let ran = world.run(&["result", "diff", "small-old.json", "large-new.json"]);
+    let warning = "warning: the agents differ: `claude` (small) in the base, `claude` (large) in the current results\n";
+    let others = text.replace("      the task is different: its plan changed\n", "");
+    assert_eq!(ran.out, others.replace("warning: tokens", &format!("{warning}\nwarning: tokens")));
     let ran = world.run(&["result", "diff", "old.json", "new.json", "-o", "markdown"]);
     let markdown = "\
 ## Evaluation Diff

@@ -416,6 +416,18 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         self.changed.extend(still);
     }
 
+    /// `: "${NAME:=value}"` sets a variable that is not set or empty.
+    fn set_default(&mut self, content: &'s Content, source: &str, start: usize) {
+        let inner = source.trim_matches('"').strip_prefix("${").and_then(|inner| inner.strip_suffix('}'));
+        let Some((name, default)) = inner.and_then(|inner| inner.split_once('=')) else { return };
+        let (name, is_empty_unset) = name.strip_suffix(':').map_or((name, false), |name| (name, true));
+        let known = self.variables.get(name).is_some_and(|known| !is_empty_unset || !known.pieces().is_empty());
+        if ast::is_name(name) && !known {
+            let value = self.value(content, &ast::Word::read(default, start));
+            self.set(name, value);
+        }
+    }
+
     fn set_at(&mut self, name: &str, value: Value, place: Range<usize>) {
         self.set(name, value);
         if let Some(inner) = &mut self.inner {
@@ -631,6 +643,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 continue;
             }
             self.bad_expansion(content, source, word.range.start);
+            self.set_default(content, source, word.range.start);
             words.extend(self.words(content, &ast::Word::read(source, word.range.start)));
         }
         let last = s.words().last().map_or(s.range.start, |word| word.range.end);

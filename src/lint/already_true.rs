@@ -1146,17 +1146,13 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
             " and ", ",", " at ", " under ", ":", " within ", " above ", " below ", " before ", " after ", " behind ",
             " off ", " with ",
         ];
-        // `make the service web reach its pods again` and `make the pod web run` create neither a service nor a pod.
-        let behind = &said[at..sentence.end];
+        // `make the service web reach its pods` changes a service; `make a service web` creates one.
         let restores = verb.as_str().eq_ignore_ascii_case("make")
-            && (behind.contains(" again") || between.starts_with(" the ") && WORKS.is_match(behind));
+            && (said[at..sentence.end].contains(" again") || between.starts_with(" the "));
         !restores && !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
     })
 }
 
-static WORKS: Ascii = ascii(
-    r"(?i)\s(?:run|work|start|stop|answer|respond|reach|listen|succeed|pass|use|ready|healthy|available|reachable|accessible)\b",
-);
 static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
 static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
 static GIVES: Ascii = ascii(r"(?i)\bgive (?:it|them)\s+$");

@@ -977,14 +977,27 @@ fn documents(followed: &crate::effects::Followed<'_>, known: &dyn Fn(&str) -> bo
     }
 }
 
-/// Returns the parts of a word in single quotes with their offsets, except inside double quotes.
+/// Returns the parts of a word in single quotes with their offsets, except inside double quotes. In `$(…)`, quoting starts
+/// anew: the apostrophes in `"$(f "a '$x'")"` do not quote.
 fn single_quoted(source: &str) -> Vec<(usize, &str)> {
-    let (mut found, mut at, mut double) = (Vec::new(), 0, false);
+    // For each `$(…)` around a position: whether it is inside double quotes, and the number of open parentheses.
+    let (mut found, mut at, mut around) = (Vec::new(), 0, vec![(false, 0)]);
     while let Some(c) = source[at..].chars().next() {
+        let is_inner = around.len() > 1;
+        let Some((double, open)) = around.last_mut() else { break };
         match c {
-            '"' => double = !double,
+            '"' => *double = !*double,
             '\\' => at += source[at + 1..].chars().next().map_or(0, char::len_utf8),
-            '\'' if !double => {
+            '$' if source[at + 1..].starts_with('(') => {
+                around.push((false, 0));
+                at += 1;
+            }
+            '(' if !*double => *open += 1,
+            ')' if !*double && *open > 0 => *open -= 1,
+            ')' if !*double && is_inner => {
+                around.pop();
+            }
+            '\'' if !*double => {
                 let Some(end) = source[at + 1..].find('\'') else { break };
                 found.push((at, &source[at + 1..at + 1 + end]));
                 at += end + 1;

@@ -250,8 +250,13 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
         let Some((folder, file)) = path.rsplit_once('/') else { continue };
         let whole = file.contains('.') && !file.contains(['*', '$', '…', '{']) && folder.len() > 4;
         let siblings = said.contains(&format!("{folder}/"));
-        let known =
-            made.iter().any(|made| *made == path || made.starts_with(&format!("{path}/"))) || said.contains(file);
+        // A file that the agent moves or copies keeps its name.
+        let is_moved = |made: &String| {
+            made.rsplit_once('/').is_some_and(|(_, name)| name == file)
+                && has_word(&said, folder.rsplit('/').next().unwrap_or(folder))
+        };
+        let known = made.iter().any(|made| *made == path || made.starts_with(&format!("{path}/")) || is_moved(made))
+            || said.contains(file);
         // A file that a command of setup creates under another name is mentioned in its text.
         let in_text = view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file));
         // `access.log.gz` is derived from `access.log`.

@@ -122,9 +122,9 @@ fn by_value(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
         };
         out.push(
             Diagnostic::new(&SHELL_INJECTION, hole.span, message)
-            .here("the value is inserted here before the shell parses the text")
-            .label(span, "the value")
-            .help(format!("variables of the task are also environment variables: write `\"${name}\"`")),
+                .here("the value is inserted here before the shell parses the text")
+                .label(span, "the value")
+                .help(format!("variables of the task are also environment variables: write `\"${name}\"`")),
         );
     }
 }
@@ -177,7 +177,8 @@ impl Quotes {
                 '"' | '`' => true,
                 '$' => {
                     let name = rest.strip_prefix('{').unwrap_or(rest);
-                    let name = &name[..name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len())];
+                    let name =
+                        &name[..name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len())];
                     let is_known = matches!(name, "HOME" | "USER" | "PWD" | "PATH" | "TMPDIR")
                         || view.task.env.iter().any(|(known, _)| known.value == name);
                     (!name.is_empty() && !is_known) || rest.starts_with(['(', '$', '?', '!', '@', '*', '#'])
@@ -320,11 +321,7 @@ fn is_text(hole: &Hole<Def>) -> bool {
 type Edit = (crate::source::Span, String);
 
 /// The edits that pass each of these by `env`. `None` if one of them cannot be moved.
-fn edits(
-    view: &TaskView<'_>,
-    text: &ScriptView<'_>,
-    holes: &[(&Hole<Def>, Range<usize>)],
-) -> Option<Vec<Edit>> {
+fn edits(view: &TaskView<'_>, text: &ScriptView<'_>, holes: &[(&Hole<Def>, Range<usize>)]) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut entries: Vec<(String, String)> = Vec::new();
     for (hole, range) in holes {

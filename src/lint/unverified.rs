@@ -19,7 +19,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let said = texts::written(&prompt.text);
-    let wanted = wanted(&said);
+    let mut wanted = wanted(&said);
+    wanted.extend(made(&said));
     if wanted.is_empty() || has_one_of(&said, &SHOWS) || is_dry(&said) {
         return;
     }
@@ -126,6 +127,74 @@ fn wanted(said: &str) -> Vec<String> {
     }
     found
 }
+
+/// The names and texts that a prompt tells the agent to add, and the paths to which it should copy or write something:
+/// `add the feature "export"`, `a section that mentions undo`, `copy it to archive/2024/`.
+fn made(said: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut add = |at: usize, verbs: &[&str], text: &str| {
+        let sentence = already_true::sentence(said, at);
+        let head = &said[sentence.start..at];
+        // The verb may be in an earlier clause: `create a tag, named v2`.
+        let is_kept = already_true::KEEPS.is_match(&said[sentence.clone()]) || already_true::DELETES.is_match(head);
+        if has_one_of(head, verbs) && !is_kept && text.len() > 2 && !has_one_of(text, &LOOSE) {
+            found.push(text.to_owned());
+        }
+    };
+    for (at, quote) in said.match_indices(['"', '`']) {
+        let before = &said[..at];
+        let Some(len) = said[at + 1..].find(quote).filter(|len| *len <= LONGEST && before.ends_with(' ')) else {
+            continue;
+        };
+        let text = &said[at + 1..at + 1 + len];
+        let is_plain = text.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        // `add "a" to "b"`: nothing between the verb and its object leads to another thing.
+        let clause = &before[already_true::sentence(said, at).start..];
+        let near: Vec<&str> = words(clause).rev().take(3).collect();
+        let is_object = near.iter().position(|word| ADDS.contains(&word.to_lowercase().as_str()));
+        let is_object = is_object.is_some_and(|verb| !near[..verb].iter().any(|word| LEADS.contains(word)));
+        if is_plain && is_object {
+            add(at, &ADDS, text);
+        }
+    }
+    for lead in [" mentions ", " mentioning "] {
+        for (at, _) in said.match_indices(lead) {
+            let text = token(&said[at + lead.len()..]);
+            let is_name = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+            if is_name {
+                add(at, &ADDS, text);
+            }
+        }
+    }
+    for lead in [" to ", " into "] {
+        for (at, _) in said.match_indices(lead) {
+            let text = token(&said[at + lead.len()..]).trim_matches(['`', '"', '\'']);
+            let name = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            let is_path = text.contains('/') && !text.contains(['{', '$', '*', ':']);
+            let is_far = already_true::sentence(said, at).start + 80 < at;
+            if is_path && !is_far {
+                add(at, &COPIES, if text.ends_with('/') { text.trim_end_matches('/') } else { name });
+            }
+        }
+    }
+    found
+}
+
+/// The first word of a text, without punctuation after it.
+fn token(text: &str) -> &str {
+    text.split_whitespace().next().unwrap_or_default().trim_end_matches(['.', ',', ';', ':', ')'])
+}
+
+/// The number of bytes of the longest name that a prompt is assumed to quote.
+const LONGEST: usize = 40;
+/// Verbs that add something new.
+const ADDS: [&str; 6] = ["add", "append", "insert", "include", "enable", "write"];
+/// Verbs that put something at a path.
+const COPIES: [&str; 6] = ["copy", "move", "save", "write", "export", "store"];
+/// Words after which another thing is meant than the object of the verb.
+const LEADS: [&str; 10] = ["to", "in", "into", "from", "of", "on", "for", "with", "after", "before"];
+/// Words that a check rarely contains literally.
+const LOOSE: [&str; 12] = ["the", "a", "an", "this", "that", "it", "its", "how", "what", "why", "which", "all"];
 
 fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
