@@ -622,12 +622,16 @@ fn what_cannot_be_lifted_is_wrapped_or_rejected_with_a_location() {
     for target in [&["--target", "builtin"][..], &["--to", "steps"], &[]] {
         let ran = world
             .run(&[&["convert", "a", "--no-verify"], target].concat())
-            .expect(0, &["if [ x; then", "#!/usr/bin/env python3"]);
+            .expect(1, &["if [ x; then", "#!/usr/bin/env python3"]);
+        for (name, rule) in [("broken", "script-syntax"), ("windows", "script-without-shebang")] {
+            let refused = format!("`a/{name}.yaml` has errors of the original, so `gevals run` refuses it until they are fixed: {rule}");
+            assert!(ran.err.contains(&refused), "{}", ran.err);
+        }
         assert_eq!(ran.out.matches("script:").count(), 5, "{}", ran.out);
     }
     world
         .run(&["convert", "a", "--no-verify", "--target", "builtin", "--report"])
-        .expect(0, &["not a script", "0 of 5 statements"]);
+        .expect(1, &["not a script", "0 of 5 statements"]);
     world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: the file `nosuch.sh` does not exist"]);
     world
         .run(&["convert", "b/judge.yaml", "--to", "steps"])

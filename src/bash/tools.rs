@@ -368,6 +368,15 @@ pub fn all() -> impl Iterator<Item = &'static Tool> {
     SAYING.iter().copied()
 }
 
+/// Whether any of the programs reads an environment variable of this name.
+pub fn reads_variable(name: &str) -> bool {
+    static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let with = TABLES.iter().enumerate().filter(|(_, text)| text.contains("\"env\""));
+        with.filter_map(|(at, _)| table(at)).flat_map(|tool| &tool.env).map(String::as_str).collect()
+    });
+    NAMES.contains(&name)
+}
+
 /// The common name of all programs with the same command line: `kubectl` for `oc`.
 pub fn canonical(name: &str) -> &str {
     match name {

@@ -49,9 +49,10 @@ Examples:
   gevals convert tasks/ --target kubernetes --prove-on kind-scratch --solutions solutions/
       also run both for real, in the cluster of this context
 
-Exit status: 0 converted, 1 a task could not be converted, or its proof failed or is incomplete, 2 a
-given path cannot be read, or there is no such context, 3 there is no sandbox for the proof
-(bubblewrap; use `--no-verify` without it), or the API does not answer; 129, 130 or 143 by a signal";
+Exit status: 0 converted, 1 a task could not be converted, its proof failed or is incomplete, or it
+has errors of the original, 2 a given path cannot be read, or there is no such context, 3 there is no
+sandbox for the proof (bubblewrap; use `--no-verify` without it), or the API does not answer; 129, 130
+or 143 by a signal";
 
 /// Convert tasks to another dialect: bash tasks become portable ones, statement by statement.
 ///
@@ -307,6 +308,15 @@ fn run(args: &Args) -> Result<u8, Fault> {
                 "{path}: on the real API, the original and its conversion behave differently: {differs}"
             ));
         }
+        if !outcome.inherited.is_empty() {
+            let mut rules = outcome.inherited.clone();
+            rules.dedup();
+            warn(&format!(
+                "`{}` has errors of the original, so `gevals run` refuses it until they are fixed: {}",
+                outcome.path.display(),
+                rules.join(", ")
+            ));
+        }
         if let Some(lacks) = unproved(outcome) {
             let path = outcome.path.display();
             let what = lacks.iter().map(|lack| format!("\n  {lack}")).collect::<String>();
@@ -324,7 +334,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
     }
     let right = |o: &&Outcome| o.result.is_ok() && !refuted(o);
     let good = |o: &&Outcome| right(o) && (args.allow_unproved || unproved(o).is_none());
-    let all = outcomes.iter().all(|o| good(&o));
+    let all = outcomes.iter().all(|o| good(&o) && o.inherited.is_empty());
     // Output that is only printed needs no proof.
     let kept: Vec<&Outcome> = outcomes.iter().filter(|o| if writes { good(o) } else { right(o) }).collect();
     let notes = match (args.write || args.in_place, &args.out) {

@@ -538,6 +538,10 @@ impl<'a> Lifter<'a> {
         if body.is_some() && !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("content-type")) {
             headers.push(("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
         }
+        // With `-X POST`, curl also sends a POST to the address of a redirect; a step sends a GET.
+        if follows && method.as_deref().is_some_and(|method| !matches!(method, "GET" | "HEAD")) {
+            return None;
+        }
         let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
         // The captured output is the status.
         let status = (!fails).then(|| if code && captured { "code" } else { "any" }.to_owned());

@@ -653,7 +653,17 @@ impl<'a> Lifter<'a> {
     fn said(&self, simple: &Simple, st: &State) -> String {
         let words = simple.words[1..].iter().filter(|w| !w.source.starts_with('-')).map(|w| {
             let known = st.scope.parts(&w.parts, true).map(|t| t.0.iter().map(shown).collect::<String>());
-            known.unwrap_or_else(|| w.source.trim_matches(['"', '\'']).to_owned())
+            let all = || -> Vec<String> {
+                let given = (1..).map_while(|nth: usize| st.scope.get(&nth.to_string()));
+                given.map(|text| text.0.iter().map(shown).collect()).collect()
+            };
+            known.unwrap_or_else(|| {
+                let source = w.source.trim_matches(['"', '\'']);
+                match source.contains("$*") || source.contains("$@") {
+                    true => source.replace("$*", &all().join(" ")).replace("$@", &all().join(" ")),
+                    false => source.to_owned(),
+                }
+            })
         });
         words.collect::<Vec<_>>().join(" ").replace("\\n", " ")
     }

@@ -1,7 +1,10 @@
 //! Properties of single statements of a script: the variables they read and set, the words of their conditions, the directories they
 //! name.
 
-use crate::bash::ast::{self, Kind, Part, Redirect, Simple, Stmt, Word};
+use crate::bash::{
+    ast::{self, Kind, Part, Redirect, Simple, Stmt, Word},
+    tools,
+};
 
 /// Collects every variable that a statement may set.
 pub fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
@@ -357,16 +360,18 @@ pub fn join(base: &str, below: &str) -> String {
 
 /// Whether programs read a variable by its name.
 pub fn is_special(name: &str) -> bool {
-    const PREFIXES: [&str; 14] = [
-        "KUBE", "HELM_", "DOCKER_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "CURL_", "PYTHON", "NODE_OPT",
-        "NPM_", "BASH",
+    const PREFIXES: [&str; 17] = [
+        "KUBE", "HELM_", "DOCKER_", "COMPOSE_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "SSL_", "XDG_",
+        "CURL_", "PYTHON", "NODE_OPT", "NPM_", "BASH",
     ];
-    const NAMES: [&str; 28] = [
+    const NAMES: [&str; 30] = [
         "PATH",
         "HOME",
         "USER",
         "SHELL",
         "LANG",
+        "LANGUAGE",
+        "TZ",
         "TERM",
         "IFS",
         "PWD",
@@ -396,4 +401,5 @@ pub fn is_special(name: &str) -> bool {
     !own && PREFIXES.iter().any(|p| name.starts_with(p))
         || NAMES.contains(&name)
         || name.to_ascii_lowercase().ends_with("_proxy")
+        || tools::reads_variable(name)
 }
