@@ -594,7 +594,12 @@ impl Proof<'_> {
             let last =
                 a.before_cleanup().next_back().map(|(call, _)| format!("; its last call was `{}`", cut(&call.shown())));
             let why = a.why.lines().next();
-            certificate.hindered = why.map(|why| format!("{why}{}", last.unwrap_or_default()));
+            // The steps of the conversion say which of the conditions of a script is not met.
+            let mut unmet = b.failed.keys().filter_map(|id| self.new.find(id)).filter(|action| action.is_leaf());
+            let unmet = unmet.next().map(|action| action.meaning.as_str()).filter(|meaning| !meaning.contains('\n'));
+            let unmet = unmet.map(|meaning| format!("; the first unmet condition: {meaning}"));
+            certificate.hindered =
+                why.map(|why| format!("{why}{}{}", last.unwrap_or_default(), unmet.unwrap_or_default()));
         }
         for call in a.phases.values().flatten() {
             if !self.called.contains(call) {

@@ -1,10 +1,10 @@
 //! The files and directories that scripts check, where an agent may leave something. These are guesses, which worlds try out.
 
-use super::wishes::{Script, file_of, path, walk};
+use super::wishes::{Script, compared_files, file_of, path, walk};
 use crate::{
     bash::{
         self,
-        ast::{self, Kind, Stmt, Word},
+        ast::{self, Kind, Redirect, Stmt, Word},
     },
     convert::test_words,
 };
@@ -40,7 +40,12 @@ impl Found<'_> {
                         }
                     }
                     _ => {
-                        if let Some(path) = file_of(self.script, simple) {
+                        let read = simple.redirects.iter().filter_map(|redirect| match redirect {
+                            Redirect::Read(word) => path(&self.script.text(word)?),
+                            _ => None,
+                        });
+                        let compared = compared_files(self.script, simple).into_iter().flatten();
+                        for path in file_of(self.script, simple).into_iter().chain(read).chain(compared) {
                             self.add(self.within(&path));
                         }
                     }
@@ -126,6 +131,7 @@ mod tests {
             ("F=/home/a/.flag\n[[ ! -f \"${F}\" || \"$(<\"${F}\")\" != x ]] && exit 1", &["/home/a/.flag"]),
             ("[[ -f \"$HOME/.done\" ]]", &["/tmp/.done"]),
             ("n=$(jq .a /srv/a | wc -l)", &["/srv/a"]),
+            ("[ $(wc -l < out/a) -eq 3 ] && diff -q out/b c", &["out/a", "out/b", "c"]),
             ("L=/ks/a.log\n{\n  date\n} >> ${L} 2>&1", &["/ks/"]),
             ("grep -q x; cat /proc/1/stat; kubectl get x | grep y; [ -f \"$X\" ]", &[]),
         ] {

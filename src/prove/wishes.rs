@@ -21,7 +21,13 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
         list.iter().for_each(|stmt| script.sources(stmt));
         list.iter().for_each(|stmt| script.tests(stmt));
         script.arguments();
-        for (argv, texts) in script.solved() {
+        let mut solved = script.solved();
+        for pair in &script.equal {
+            let text = pair.iter().find_map(|path| text_of(&solved, path)).unwrap_or_else(|| "same\n".to_owned());
+            let missing: Vec<&String> = pair.iter().filter(|path| text_of(&solved, path).is_none()).collect();
+            solved.extend(missing.into_iter().map(|path| (cat(path), vec![text.clone()])));
+        }
+        for (argv, texts) in solved {
             let known = found.entry(traced(&curl::request(&argv).unwrap_or(argv))).or_default();
             for text in texts {
                 if !known.contains(&text) {
@@ -31,6 +37,11 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
         }
     }
     found
+}
+
+/// The first text that a file should have.
+fn text_of(solved: &[(Vec<String>, Vec<String>)], path: &str) -> Option<String> {
+    solved.iter().find(|(argv, _)| *argv == cat(path)).and_then(|(_, texts)| texts.first().cloned())
 }
 
 /// A test without the parentheses of its groups; unchanged if it has patterns or substitutions.
@@ -58,6 +69,8 @@ pub struct Script {
     parts: Vec<(Source, Vec<Vec<String>>, String)>,
     /// Where the conditions are that should be false.
     refused: Vec<std::ops::Range<usize>>,
+    /// Files that should be equal.
+    equal: Vec<[String; 2]>,
 }
 
 impl Script {
@@ -143,6 +156,9 @@ impl Script {
                 filters.pop();
                 self.searched(last, source, filters);
             }
+            Kind::Simple(simple) if compared_files(self, simple).is_some() => {
+                self.equal.extend(compared_files(self, simple));
+            }
             Kind::Simple(simple) => {
                 let fed = simple.redirects.iter().find_map(|r| match r {
                     Redirect::Herestring(word) => variable(word),
@@ -220,7 +236,11 @@ impl Script {
                 let is_whole = operator == "=~" && text.starts_with('^') && text.ends_with('$');
                 let fragment = match operator {
                     "=~" => invert::sample(&text, true),
-                    _ => text.replace(['*', '^', '$', '\\'], "").replace(".+", "-"),
+                    // A quoted `*` is part of the text.
+                    _ => match other.parts.iter().map(fixed).collect::<Option<String>>() {
+                        Some(fixed) if !fixed.is_empty() => fixed,
+                        _ => text.replace(['*', '^', '$', '\\'], "").replace(".+", "-"),
+                    },
                 };
                 if is_whole { &mut self.whole } else { &mut self.parts }.push((source, filters, fragment));
                 return;
@@ -444,13 +464,64 @@ impl Script {
             let filtered: Vec<Vec<String>> =
                 ways.iter().filter(|(filters, _)| !filters.is_empty()).map(through).collect();
             let rows = rows.iter().filter(|(of, _)| *of == argv).map(|(_, row)| row.as_str()).collect::<Vec<_>>();
-            let mut texts = if rows.len() > 1 { vec![rows.join("\n")] } else { Vec::new() };
+            let mut texts: Vec<String> = self.composed(&argv).into_iter().collect();
+            texts.extend((rows.len() > 1).then(|| rows.join("\n")));
             texts.extend(if filtered.is_empty() { Vec::new() } else { invert::combined(&filtered, &[]) });
+            let is_part = |(source, filters, _): &&(Source, Vec<Vec<String>>, String)| {
+                self.origin(source, filters).is_some_and(|(of, filters)| of == argv && filters.is_empty())
+            };
+            let parts: Vec<&String> = self.parts.iter().filter(is_part).map(|(.., text)| text).collect();
+            let with = texts.iter().find_map(|text| with_parts(text, &parts));
+            texts.splice(0..0, with);
             texts.extend(plain);
             texts.truncate(MANY);
             (argv, texts)
         };
         wanted.into_iter().map(solve).filter(|(_, texts)| !texts.is_empty()).collect()
+    }
+
+    /// A text of several lines that meets every requirement on its first and last line, on the number of its lines, on the
+    /// number of lines with a pattern, and on parts of it. `None` if there are other requirements, or only one.
+    fn composed(&self, argv: &[String]) -> Option<String> {
+        let (mut first, mut last, mut count) = (None, None, None);
+        let (mut lines, mut many, mut asked) = (Vec::new(), Vec::new(), 0);
+        for ((source, filters, text), is_part) in
+            self.whole.iter().map(|whole| (whole, false)).chain(self.parts.iter().map(|part| (part, true)))
+        {
+            let Some((of, filters)) = self.origin(source, filters) else { continue };
+            if of != argv {
+                continue;
+            }
+            let number = text.parse::<usize>().ok().filter(|number| *number <= MOST_LINES);
+            match filters.as_slice() {
+                [] if is_part => lines.push(text.clone()),
+                [one] if is_one_line(one, "head") => first = first.or(Some(text.clone())),
+                [one] if is_one_line(one, "tail") => last = last.or(Some(text.clone())),
+                [one] if one[0] == "wc" && one.iter().any(|word| word == "-l") => count = count.or(Some(number?)),
+                [one] if is_count(one) => many.push((pattern_of(one)?, number?)),
+                [one, wc] if one[0] == "grep" && wc[0] == "wc" => many.push((pattern_of(one)?, number?)),
+                _ => return None,
+            }
+            asked += 1;
+        }
+        // Numbers that are compared by `-ge` are asked for with their neighbors.
+        let has_lines = first.is_some() || last.is_some() || count.is_some() || !many.is_empty();
+        if asked < 2 || !has_lines {
+            return None;
+        }
+        let mut all: Vec<String> = first.into_iter().chain(lines).collect();
+        for (pattern, wanted) in many {
+            let known = all.iter().chain(&last).filter(|line| line.contains(&pattern)).count();
+            all.extend(std::iter::repeat_n(pattern, wanted.saturating_sub(known)));
+        }
+        // A line that several requirements ask for is there once.
+        let filled = count.unwrap_or_default().saturating_sub(all.len() + usize::from(last.is_some()));
+        all.extend((0..filled).map(|nth| format!("thing-{nth}")));
+        if all.last() != last.as_ref() {
+            all.extend(last);
+        }
+        // Only `wc -l` needs the end of the last line.
+        Some(all.join("\n") + if count.is_some() { "\n" } else { "" })
     }
 
     /// The command behind variables, with all filters in between.
@@ -504,9 +575,68 @@ pub fn path(text: &str) -> Option<String> {
     is_path.then(|| text.to_owned())
 }
 
+/// What a part of a glob stands for by itself; `None` if only a run knows it.
+fn fixed(part: &Part) -> Option<String> {
+    match part {
+        Part::Text { text, quoted: true } => Some(text.clone()),
+        Part::Text { text, .. } => Some(text.replace('*', "")),
+        Part::Other => Some(String::new()),
+        Part::Var { .. } | Part::Command { .. } => None,
+    }
+}
+
+/// A document that also contains texts which a script searches it for. `None` if it is not an object, or contains them.
+fn with_parts(document: &str, parts: &[&String]) -> Option<String> {
+    let mut value: serde_json::Value = serde_json::from_str(document).ok()?;
+    let object = value.as_object_mut()?;
+    let missing: Vec<&&String> = parts.iter().filter(|part| !document.contains(part.as_str())).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    for (nth, part) in missing.into_iter().enumerate() {
+        // `"name"` is a key or a value.
+        let key = part.strip_prefix('"').and_then(|part| part.strip_suffix('"')).filter(|key| !key.contains('"'));
+        let (key, text) = key.map_or_else(|| (format!("more-{nth}"), part.as_str()), |key| (key.to_owned(), "some"));
+        object.entry(key).or_insert_with(|| text.into());
+    }
+    Some(value.to_string())
+}
+
+/// The files that a command like `diff` compares.
+pub fn compared_files(script: &Script, simple: &Simple) -> Option<[String; 2]> {
+    let (name, words) = simple.words.split_first()?;
+    let operands: Vec<&Word> = words.iter().filter(|word| !word.source.starts_with('-')).collect();
+    let ([a, b], "diff" | "cmp") = (operands.as_slice(), name.source.as_str()) else { return None };
+    Some([path(&script.text(a)?)?, path(&script.text(b)?)?])
+}
+
+/// Whether a filter is `head -n 1` or `tail -n 1`, in any spelling.
+fn is_one_line(filter: &[String], name: &str) -> bool {
+    let words: Vec<&str> = filter.iter().skip(1).map(String::as_str).filter(|word| *word != "-").collect();
+    filter[0] == name && matches!(words.as_slice(), ["-n", "1"] | ["-n1"] | ["-1"] | ["--lines=1"])
+}
+
+/// Whether a filter counts lines with a pattern.
+fn is_count(filter: &[String]) -> bool {
+    matches!(filter[0].as_str(), "grep" | "egrep" | "fgrep")
+        && filter.iter().any(|word| matches!(word.as_str(), "-c" | "--count" | "-cE" | "-Ec" | "-cF" | "-cx"))
+}
+
+/// A line with the pattern of `grep`.
+fn pattern_of(filter: &[String]) -> Option<String> {
+    let has = |letter: char| filter.iter().any(|word| word.starts_with('-') && word.contains(letter));
+    let pattern = filter.iter().skip(1).find(|word| !word.starts_with('-'))?;
+    // Lines without it are another requirement.
+    (!has('v')).then(|| if has('F') { pattern.clone() } else { invert::sample(pattern, has('E')) })
+}
+
 /// The output of `cat` for a file.
 fn printed(path: &str) -> Source {
-    Source::Command(vec!["cat".to_owned(), path.to_owned()])
+    Source::Command(cat(path))
+}
+
+fn cat(path: &str) -> Vec<String> {
+    vec!["cat".to_owned(), path.to_owned()]
 }
 
 /// Some value for a variable.
@@ -516,6 +646,9 @@ pub fn some(name: &str) -> String {
 
 /// How many texts are tried for one command, at most.
 const MANY: usize = 12;
+
+/// The largest number of lines that a text is made of.
+const MOST_LINES: usize = 50;
 
 /// The longest text that is made for a script that counts characters.
 const LONGEST: usize = 200;
@@ -551,7 +684,7 @@ mod tests {
 
     #[test]
     fn answers_that_a_script_requires_are_found() {
-        let cases: [(&str, &[&str]); 16] = [
+        let cases: [(&str, &[&str]); 21] = [
             ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
             ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),
             ("if kubectl get x | grep -q up; then exit 1; fi\nkubectl get x | grep -q on", &["on"]),
@@ -583,6 +716,20 @@ mod tests {
             ),
             ("[ \"$(</srv/a)\" = up ] && grep -q down /srv/b", &["up", "down"]),
             ("[ \"$(kubectl get x | wc -l)\" -ge 2 ] || exit 1", &["thing-0\nthing-1\n"]),
+            (
+                "[ \"$(wc -l < f)\" -eq 3 ]\ngrep -qx ann f\ntail -n 1 f | grep -q '^eve$'",
+                &["ann\nthing-0\neve\n"],
+            ),
+            (
+                "grep -q '^USER a$' f\ngrep -c '^RUN' f | grep -q '^1$'\n[ \"$(head -n 1 f)\" = 'FROM x' ]\n[ \"$(tail -1 f)\" = CMD ]",
+                &["FROM x\nUSER a\nRUN\nCMD"],
+            ),
+            ("[ \"$(cat a)\" = up ]\ndiff -q a b", &["up", "up"]),
+            (
+                "J=$(kubectl get x -o json)\n[ \"$(echo \"$J\" | jq -r .a)\" = up ]\necho \"$J\" | grep -q '\"b\"'",
+                &[r#"{"a":"up","b":"some"}"#],
+            ),
+            ("O=$(kubectl get x)\n[[ \"$O\" == *'a*b'* ]]", &["a*b"]),
         ];
         for (script, wanted) in cases {
             assert_eq!(first(script), wanted, "{script}");
