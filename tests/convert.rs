@@ -624,7 +624,9 @@ fn what_cannot_be_lifted_is_wrapped_or_rejected_with_a_location() {
             .run(&[&["convert", "a", "--no-verify"], target].concat())
             .expect(1, &["if [ x; then", "#!/usr/bin/env python3"]);
         for (name, rule) in [("broken", "script-syntax"), ("windows", "script-without-shebang")] {
-            let refused = format!("`a/{name}.yaml` has errors of the original, so `gevals run` refuses it until they are fixed: {rule}");
+            let refused = format!(
+                "`a/{name}.yaml` has errors of the original, so `gevals run` refuses it until they are fixed: {rule}"
+            );
             assert!(ran.err.contains(&refused), "{}", ran.err);
         }
         assert_eq!(ran.out.matches("script:").count(), 5, "{}", ran.out);
@@ -1249,6 +1251,16 @@ fn the_proof_finds_worlds_in_which_scripts_pass() {
         ),
         // A directory stands for the manifests in it.
         ("set -e\nkubectl apply -f made/", &[("made/", "made/a.yaml")]),
+        // Several requirements on one text, and two files that must be equal.
+        (
+            "set -e\n[ \"$(wc -l < out/names)\" -eq 3 ]\ngrep -qx ann out/names\ntail -n 1 out/names | grep -q '^eve$'",
+            &[("-qx ann", "-q ann")],
+        ),
+        ("set -e\n[ \"$(cat out/a)\" = up ]\ndiff -q out/a out/b", &[("diff -q out/a", "diff -q out/c")]),
+        (
+            "J=$(kubectl get cm app -o json)\n[ \"$(echo \"$J\" | jq -r .data.a)\" = x ] || exit 1\necho \"$J\" | grep -q '\"b\"' || exit 1",
+            &[],
+        ),
     ];
     for (script, faults) in right {
         let proof = proof_of(script, faults);

@@ -133,7 +133,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         // An agent that does its work leaves files; another one does not.
         let files = named.iter().filter(|_| dice.below(3) > 0).cloned().collect::<Vec<_>>();
         let text = |path: &String, dice: &mut Dice| match (dice.below(3), contents[path].as_slice()) {
-            (1 | 2, [text, ..]) if dice.below(2) == 0 => format!("{text}\n"),
+            (1 | 2, [text, ..]) if dice.below(2) == 0 => ended(text),
             (0, _) => String::new(),
             (1, _) => words.join("\n") + "\n",
             _ => words.get(dice.below(words.len().max(1))).cloned().unwrap_or_default() + "\n",
@@ -935,7 +935,7 @@ pub async fn explore(
             }
             let mut other = world.clone();
             other.files.retain(|(other, _)| other != path);
-            other.files.push((path.clone(), format!("{text}\n")));
+            other.files.push((path.clone(), ended(text)));
             let ran = ran(old, &looked(&other), stage).await?;
             if ran.shown() > most.shown() {
                 (*world, *most) = (other, ran);
@@ -1111,4 +1111,9 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
     named.retain(|n| !Path::new(TASK).join(n).exists());
     let words = words.into_iter().take(90).collect();
     Ok(Planned { plan: *plan, words, named: named.into_iter().take(12).collect(), scripts })
+}
+
+/// The text of a file, whose last line has an end.
+fn ended(text: &str) -> String {
+    if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }

@@ -119,7 +119,7 @@ fn sampled(hir: &Hir) -> String {
 }
 
 /// Variants of a text, each with one difference: a value of a document is another one or null, a list in it is empty or has one more
-/// item, or a syntax error follows the document; a line is missing, or the only line is another one; a number is one less, one more or 0.
+/// item, or a syntax error follows the document; a line is missing, or is a part of another one; a number is one less, one more or 0.
 pub fn spoiled(text: &str) -> Vec<String> {
     let Ok(document @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) else {
         let lines: Vec<&str> = text.lines().collect();
@@ -130,7 +130,16 @@ pub fn spoiled(text: &str) -> Vec<String> {
         return match (lines.as_slice(), text.trim().parse::<u32>()) {
             (_, Ok(n)) => [n.saturating_sub(1), n.saturating_add(1), 0].map(|n| format!("{n}\n")).to_vec(),
             ([] | [_], Err(_)) => vec![format!("not-{text}")],
-            _ => (0..lines.len().min(6)).map(without).collect(),
+            _ => {
+                // With more before and behind it, a line still contains what it should equal.
+                let within = |at: usize| {
+                    let line = |(i, line): (usize, &&str)| {
+                        if i == at { format!("not-{line}-so\n") } else { format!("{line}\n") }
+                    };
+                    lines.iter().enumerate().map(line).collect::<String>()
+                };
+                (0..lines.len().min(6)).map(without).chain((0..lines.len().min(4)).map(within)).collect()
+            }
         };
     };
     let mut places = Vec::new();
@@ -647,7 +656,7 @@ mod tests {
         ] {
             assert_eq!(sample(pattern, is_extended), expected, "{pattern}");
         }
-        assert_eq!(spoiled("a\nb\n"), ["b\n", "a\n"]);
+        assert_eq!(spoiled("a\nb\n"), ["b\n", "a\n", "not-a-so\nb\n", "a\nnot-b-so\n"]);
         assert_eq!(spoiled("a"), ["not-a"]);
         assert_eq!(spoiled("5\n"), ["4\n", "6\n", "0\n"]);
         let argv = ["jq", "--arg", "name", "web", ".[] | select(.name == $name) | .is", "-"].map(str::to_owned);

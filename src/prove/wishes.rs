@@ -716,10 +716,7 @@ mod tests {
             ),
             ("[ \"$(</srv/a)\" = up ] && grep -q down /srv/b", &["up", "down"]),
             ("[ \"$(kubectl get x | wc -l)\" -ge 2 ] || exit 1", &["thing-0\nthing-1\n"]),
-            (
-                "[ \"$(wc -l < f)\" -eq 3 ]\ngrep -qx ann f\ntail -n 1 f | grep -q '^eve$'",
-                &["ann\nthing-0\neve\n"],
-            ),
+            ("[ \"$(wc -l < f)\" -eq 3 ]\ngrep -qx ann f\ntail -n 1 f | grep -q '^eve$'", &["ann\nthing-0\neve\n"]),
             (
                 "grep -q '^USER a$' f\ngrep -c '^RUN' f | grep -q '^1$'\n[ \"$(head -n 1 f)\" = 'FROM x' ]\n[ \"$(tail -1 f)\" = CMD ]",
                 &["FROM x\nUSER a\nRUN\nCMD"],
