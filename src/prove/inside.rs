@@ -1085,7 +1085,7 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
         }
     }
     let mut words = BTreeSet::new();
-    let mut named = BTreeSet::new();
+    let (mut named, mut looked) = (BTreeSet::new(), BTreeSet::new());
     let mut scripts = Scripts::default();
     for source in sources.all() {
         mined(source.text(), &mut words);
@@ -1099,16 +1099,24 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
                 let text = fs::read_to_string(task.dir.join(file)).unwrap_or_default();
                 mined(&text, &mut words);
                 paths(&text, &mut named);
+                if phase == PhaseKind::Verify {
+                    looked.extend(places::places(&text));
+                }
                 scripts.push(text);
             }
             if let Some(text) = step.arg("inline").and_then(Arg::as_literal) {
-                named.extend(places::places(text));
+                let found = places::places(text);
+                if phase == PhaseKind::Verify {
+                    looked.extend(found.iter().cloned());
+                }
+                named.extend(found);
                 scripts.push(text.to_owned());
             }
         });
     }
-    // A file that exists already is not created by the agent.
-    named.retain(|n| !Path::new(TASK).join(n).exists());
+    // The agent may change a file that verify reads and setup writes, but not the files of the task otherwise.
+    let is_written = |name: &str| scripts.before.iter().any(|text| text.contains(name));
+    named.retain(|name| !Path::new(TASK).join(name).exists() || looked.contains(name) && is_written(name));
     let words = words.into_iter().take(90).collect();
     Ok(Planned { plan: *plan, words, named: named.into_iter().take(12).collect(), scripts })
 }

@@ -32,6 +32,9 @@ impl Found<'_> {
         match &stmt.kind {
             Kind::Simple(simple) => {
                 simple.words.iter().for_each(|word| self.substituted(word));
+                if simple.words.first().is_some_and(|name| name.source == "test") {
+                    self.tested(&simple.words);
+                }
                 match simple.words.as_slice() {
                     [cd, to] if cd.source == "cd" => {
                         if let Some(to) = self.path(to) {
@@ -63,18 +66,23 @@ impl Found<'_> {
             Kind::Test(inner, _) => {
                 let words = test_words(inner).unwrap_or_default();
                 words.iter().for_each(|word| self.substituted(word));
-                for pair in words.windows(2) {
-                    let end = match pair[0].source.as_str() {
-                        "-f" | "-s" | "-e" | "-r" | "-w" => "",
-                        "-d" => "/",
-                        _ => continue,
-                    };
-                    if let Some(path) = self.path(&pair[1]) {
-                        self.add(format!("{path}{end}"));
-                    }
-                }
+                self.tested(&words);
             }
             _ => {}
+        }
+    }
+
+    /// `-f FILE`, `-d DIR`.
+    fn tested(&mut self, words: &[Word]) {
+        for pair in words.windows(2) {
+            let end = match pair[0].source.as_str() {
+                "-f" | "-s" | "-e" | "-r" | "-w" | "-x" => "",
+                "-d" => "/",
+                _ => continue,
+            };
+            if let Some(path) = self.path(&pair[1]) {
+                self.add(format!("{path}{end}"));
+            }
         }
     }
 
@@ -131,6 +139,7 @@ mod tests {
             ("F=/home/a/.flag\n[[ ! -f \"${F}\" || \"$(<\"${F}\")\" != x ]] && exit 1", &["/home/a/.flag"]),
             ("[[ -f \"$HOME/.done\" ]]", &["/tmp/.done"]),
             ("n=$(jq .a /srv/a | wc -l)", &["/srv/a"]),
+            ("test -f out/a && test -d \"out/b\"", &["out/a", "out/b/"]),
             ("[ $(wc -l < out/a) -eq 3 ] && diff -q out/b c", &["out/a", "out/b", "c"]),
             ("L=/ks/a.log\n{\n  date\n} >> ${L} 2>&1", &["/ks/"]),
             ("grep -q x; cat /proc/1/stat; kubectl get x | grep y; [ -f \"$X\" ]", &[]),
