@@ -364,6 +364,28 @@ fn told(run: Run) -> (String, ResultsFile) {
     (run.shown, run.file)
 }
 
+/// Describes merged results in one line.
+fn summary_of(results: usize, files: usize, path: &Path, faults: &[String]) -> String {
+    let with = match faults.len() {
+        0 => String::new(),
+        1 => ", with 1 fault".to_owned(),
+        many => format!(", with {many} faults"),
+    };
+    format!("{results} results of {files} files in {}{with}\n", path.display())
+}
+
+/// The maximum number of faults of merged results that are listed.
+const MOST_FAULTS: usize = 10;
+
+/// Prints faults of merged results, which can be as many as there are units.
+fn complain_of(faults: &[String]) {
+    faults.iter().take(MOST_FAULTS).for_each(|fault| complain(fault));
+    let more = faults.len().saturating_sub(MOST_FAULTS);
+    if more > 0 {
+        complain(&format!("… and {more} more like these"));
+    }
+}
+
 fn read_file(input: &Input) -> Result<ResultsFile, Fault> {
     Ok(read_with_places(input)?.0)
 }
@@ -571,11 +593,9 @@ fn put_units_together(args: &Merge, pack: &Path, files: &[Input]) -> Result<u8, 
     };
     let (count, faults) = inputs_together(&manifest, files, &to)?;
     if let Some(path) = &args.output {
-        print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
+        print(&summary_of(count, files.len(), path, &faults));
     }
-    for fault in &faults {
-        complain(fault);
-    }
+    complain_of(&faults);
     Ok(if faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
 }
 
@@ -670,12 +690,10 @@ fn put_together(args: &Merge) -> Result<u8, Fault> {
         Some(path) => {
             write(path, &text, &inputs.files.iter().map(|input| input.path.clone()).collect::<Vec<_>>())?;
             let count = merged.file["results"].as_array().map_or(0, Vec::len);
-            print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
+            print(&summary_of(count, files.len(), path, &merged.faults));
         }
         None => print(&text),
     }
-    for fault in &merged.faults {
-        complain(fault);
-    }
+    complain_of(&merged.faults);
     Ok(if merged.faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
 }
