@@ -772,14 +772,19 @@ fn limit(words: &[String]) -> Limit {
         (_, Some(0)) | (Some(_), None) => whole,
         (_, Some(seconds)) => (seconds + 10).min(whole),
         (None, None) => {
+            let has = |list: &[&str]| words.iter().any(|w| list.contains(&w.as_str()));
             let slow = match name {
                 "kubectl" | "oc" => {
-                    let has = |list: &[&str]| words.iter().any(|w| list.contains(&w.as_str()));
                     // A `kubectl run` that is not attached returns at once.
                     let attached =
                         has(&["-i", "-it", "-ti", "--stdin", "--rm", "--attach", "--rm=true", "--attach=true"]);
                     has(&["delete", "rollout", "exec", "drain"]) || has(&["run"]) && attached
                 }
+                // What neither reaches another machine nor waits.
+                "git" => has(&["clone", "fetch", "pull", "push", "ls-remote", "submodule", "gc", "bisect"]),
+                "docker" | "podman" => !has(&["ps", "inspect", "port", "version"]),
+                "sqlite3" | "find" | "id" | "date" | "echo" | "printf" | "basename" | "dirname" | "readlink" | "realpath"
+                | "sha256sum" | "md5sum" | "tr" | "paste" | "comm" | "tee" | "rmdir" | "mktemp" | "pgrep" => false,
                 "base64" | "awk" | "cut" | "sort" | "uniq" | "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp"
                 | "mv" | "chmod" | "touch" | "jq" | "sed" | "head" | "tail" | "wc" | "true" | "command" | "ln"
                 | "diff" | "cmp" | "which" | "stat" => false,
