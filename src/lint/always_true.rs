@@ -33,6 +33,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         content.program.walk(&mut |s| found.extend(test(s, content).or_else(|| command(s, content))));
         arithmetic(&content.program, content, &mut found);
+        lengths(content, &mut found);
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         two_values(&script.content, &mut found);
@@ -85,6 +86,29 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     for (span, message, help) in found {
         out.push(Diagnostic::new(&ALWAYS_TRUE, span, message).help(help));
+    }
+}
+
+static LENGTH: Ascii = ascii(
+    r"(?i)(?:\blen\((?:[^()\n]|\([^()\n]*\))*\)|\blength(?:\(\))?|\.length|\bcount\(\*\)|\.size\(\))\s*(?:>=\s*0|>\s*-1)(?:[^.\d]|$)",
+);
+
+/// `length >= 0` in a filter, `len(x) >= 0` in a program, `count(*) >= 0` in a query.
+fn lengths(content: &Content, found: &mut Vec<Fault>) {
+    if !content.text.contains('>') {
+        return;
+    }
+    for length in LENGTH.find_iter(&content.text) {
+        let start = length.range().start;
+        let line = &content.text[content.line_start(start)..start];
+        if !line.trim_start().starts_with(['#', '/']) {
+            let end = length.as_str().trim_end_matches(|c: char| !c.is_ascii_digit()).len();
+            found.push((
+                content.span(start..start + end),
+                "a length is never less than 0".to_owned(),
+                "require at least one, `> 0`, or the expected number",
+            ));
+        }
     }
 }
 
