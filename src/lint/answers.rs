@@ -443,7 +443,7 @@ fn typed(view: &TaskView<'_>, followed: &Followed<'_>, curl: bool, found: &mut V
 }
 
 /// The place of a text in a script, if it is there once; otherwise, the command.
-fn place(run: &Run<'_>, text: &str) -> Span {
+pub(super) fn place(run: &Run<'_>, text: &str) -> Span {
     let content = run.content;
     let own = content.text.get(run.statement.range.clone()).unwrap_or_default();
     if let Some(at) = own.find(text) {
