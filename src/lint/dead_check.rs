@@ -427,7 +427,8 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Whether a command is a query whose status says nothing about the answer: `psql -c "SELECT … WHERE …" > /dev/null`.
+    /// Whether a command is a query whose status says nothing about the answer: `psql -c "SELECT … WHERE …" >
+    /// /dev/null`.
     fn searches(&self, statement: &Statement, tested: bool) -> bool {
         let name = match self.functions.get(statement.name()) {
             Some(body) => only(body).unwrap_or_default(),

@@ -33,8 +33,8 @@ pub fn ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `jq "$filter" file > /dev/null` with a filter that a function gets or a loop sets. [`dead_check`] reports filters that
-/// are written in the command itself.
+/// `jq "$filter" file > /dev/null` with a filter that a function gets or a loop sets. [`dead_check`] reports filters
+/// that are written in the command itself.
 fn filters(followed: &Followed<'_>, out: &mut Diagnostics) {
     let mut told: Vec<Span> = Vec::new();
     for run in followed.trace.runs.iter().filter(|run| matches!(run.statement.name(), "jq" | "yq")) {
