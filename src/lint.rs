@@ -8,6 +8,7 @@ mod allowed;
 mod already_true;
 mod always_true;
 mod agent_file;
+mod answers;
 mod argued;
 mod assertion_sense;
 mod assertions;
@@ -43,6 +44,8 @@ mod kubectl;
 mod listing;
 mod misspelt;
 mod models;
+mod no_effect;
+mod no_field;
 mod no_verdict;
 mod nowhere;
 mod odd_word;
@@ -66,6 +69,7 @@ mod released;
 mod same_script;
 mod secret;
 mod servers;
+mod service_port;
 mod skills;
 mod stdin;
 mod steps;
@@ -165,12 +169,55 @@ pub struct TaskView<'a> {
 fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     elsewhere::check(view, out);
     nowhere::check(view, out);
+    service_port::check(view, out);
 }
 
 /// Cleanup deletes what nothing in the task creates: by commands and steps, or by requests.
 fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
     foreign::check(view, out);
     requests::check(view, out);
+}
+
+/// A value that is never printed.
+fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
+    values::check(view, out);
+    answers::impossible(view, out);
+}
+
+/// A comparison that means something else, or whose sides never have the same form.
+fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
+    comparison::check(view, out);
+    answers::compares(view, out);
+}
+
+/// A misspelt word, or a field that does not exist.
+fn is_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
+    misspelt::check(view, out);
+    no_field::check(view, out);
+}
+
+/// A check whose exit status decides nothing.
+fn status_ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
+    dead_check::check(view, out);
+    no_effect::ignored(view, out);
+}
+
+/// A script that always passes.
+fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
+    exit_status::cannot_fail(view, out);
+    no_effect::literal_verdict(view, out);
+}
+
+/// A text on the other stream.
+fn wrong_stream(view: &TaskView<'_>, out: &mut Diagnostics) {
+    capture::stream(view, out);
+    capture::on_failure(view, out);
+}
+
+/// A branch that only reports a failure.
+fn error_continues(view: &TaskView<'_>, out: &mut Diagnostics) {
+    error_branch::check(view, out);
+    no_effect::given_up(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -377,17 +424,17 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &executable::SHEBANG_NOT_FIRST, found: Found::InTask(executable::blank_lines) },
     Lint { rule: &syntax::SCRIPT_SYNTAX, found: Found::InTask(syntax::check) },
     Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
-    Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(exit_status::cannot_fail) },
+    Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(cannot_fail) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_PASS, found: Found::InTask(exit_status::cannot_pass) },
     Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
     Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },
-    Lint { rule: &comparison::COMPARES_OTHERWISE, found: Found::InTask(comparison::check) },
+    Lint { rule: &comparison::COMPARES_OTHERWISE, found: Found::InTask(compares_otherwise) },
     Lint { rule: &always_true::ALWAYS_TRUE, found: Found::InTask(always_true::check) },
     Lint { rule: &comparison::QUOTED_VARIABLE, found: Found::InTask(comparison::quoted) },
-    Lint { rule: &dead_check::STATUS_IGNORED, found: Found::InTask(dead_check::check) },
+    Lint { rule: &dead_check::STATUS_IGNORED, found: Found::InTask(status_ignored) },
     Lint { rule: &capture::GREP_ENDS_SCRIPT, found: Found::InTask(capture::grep) },
-    Lint { rule: &capture::WRONG_STREAM, found: Found::InTask(capture::stream) },
+    Lint { rule: &capture::WRONG_STREAM, found: Found::InTask(wrong_stream) },
     Lint { rule: &capture::CURL_WITHOUT_FAIL, found: Found::InTask(capture::curl) },
     Lint { rule: &removed::USED_AFTER_REMOVAL, found: Found::InTask(removed::check) },
     Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
@@ -457,14 +504,14 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(cleanup::released) },
     Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(deletes_foreign) },
-    Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
-    Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(values::check) },
+    Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(is_misspelt) },
+    Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(never_printed) },
     Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(looks_elsewhere) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cleanup::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
-    Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_branch::check) },
+    Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_continues) },
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
     // After the rules that know the meaning of a word.
     Lint { rule: &odd_word::ODD_WORD, found: Found::InTask(odd_word::check) },

@@ -13,6 +13,8 @@ struct Fields {
     booleans: BTreeMap<String, FxHashSet<String>>,
     texts: BTreeMap<String, FxHashSet<String>>,
     options: BTreeMap<String, BTreeMap<String, String>>,
+    objects: BTreeMap<String, FxHashSet<String>>,
+    shapes: BTreeMap<String, BTreeMap<String, (String, String)>>,
 }
 
 static FIELDS: LazyLock<Fields> =
@@ -43,6 +45,16 @@ pub fn of_option(program: &str, option: &str) -> Option<&'static str> {
     FIELDS.options.get(system(program))?.get(option).map(String::as_str)
 }
 
+/// Whether a field printed by a program is a list of objects.
+pub fn has_objects(program: &str, field: &str) -> bool {
+    FIELDS.objects.get(system(program)).is_some_and(|known| known.contains(field))
+}
+
+/// The pattern of all values of a field that an operation of a program prints (`helm status`), and a description.
+pub fn shape(operation: &str, field: &str) -> Option<(&'static str, &'static str)> {
+    FIELDS.shapes.get(operation)?.get(field).map(|(pattern, what)| (pattern.as_str(), what.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +65,7 @@ mod tests {
         assert!(is_boolean("kubectl", "suspend") && !is_boolean("docker", "suspend"));
         assert!(has_texts("kubectl", "hard") && !has_texts("docker", "hard"));
         assert_eq!(of_option("kubectl", "max"), Some("maxReplicas"));
+        assert!(has_objects("gh", "labels") && !has_objects("docker", "labels"));
+        assert!(shape("stat", "%a").is_some_and(|(pattern, _)| pattern.starts_with("0|")));
     }
 }

@@ -97,6 +97,21 @@ pub fn status(program: &Program, statement: &Statement) -> Status {
     flow.end.or(flow.exit).or(flow.returned)
 }
 
+/// The statuses of a statement whose failure is tested, on its own. Loops are assumed to end. `others` are programs that
+/// the script sources, for their functions.
+pub fn tested(program: &Program, others: &[&Program], statement: &Statement) -> Status {
+    let mut evaluator = Evaluator { patient: true, ..Evaluator::new(program, None) };
+    for other in others {
+        other.walk(&mut |s| {
+            if let Kind::Function { name, body } = &s.kind {
+                evaluator.functions.push((name.as_str(), body.as_slice()));
+            }
+        });
+    }
+    let flow = evaluator.statement(statement, Status::ZERO, true, DEPTH);
+    flow.end.or(flow.exit).or(flow.returned)
+}
+
 /// The maximum depth of function calls.
 const DEPTH: usize = 8;
 
@@ -144,6 +159,8 @@ struct Evaluator<'p> {
     focus: Option<Range<usize>>,
     /// Whether the loop in focus is left by `break`.
     by_break: bool,
+    /// Whether a loop that waits ends by itself.
+    patient: bool,
     /// Statements whose status is given.
     given: Vec<(Range<usize>, Status)>,
 }
@@ -158,7 +175,7 @@ impl<'p> Evaluator<'p> {
             errexit |= s.sets('e', "errexit");
             pipefail |= s.sets('\0', "pipefail");
         });
-        Self { program, functions, errexit, pipefail, focus, by_break: false, given: Vec::new() }
+        Self { program, functions, errexit, pipefail, focus, by_break: false, patient: false, given: Vec::new() }
     }
 
     fn run(&self) -> Status {
@@ -319,7 +336,7 @@ impl<'p> Evaluator<'p> {
         // A loop that waits without counting its rounds is ended by the timeout of the step, which is not a success.
         let mut sleeps = false;
         body.iter().for_each(|s| s.walk(&mut |s| sleeps |= s.name() == "sleep"));
-        exit.other |= sleeps && repeat != Repeat::For;
+        exit.other |= sleeps && repeat != Repeat::For && !self.patient;
         Flow { end, exit, returned: asked.returned.or(round.returned), breaks: false }
     }
 

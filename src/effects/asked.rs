@@ -203,6 +203,42 @@ pub fn printed<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<
     })
 }
 
+/// The commands of a script that consists of one command or one pipeline.
+pub fn only<'m>(followed: &'m Followed<'_>) -> Option<Vec<&'m Run<'m>>> {
+    let trace = &followed.trace;
+    let [statement] = followed.view.content.program.body.as_slice() else { return None };
+    let piped = trace.pipelines.iter().find(|(_, known, _)| std::ptr::eq(*known, statement));
+    match piped {
+        Some((.., chain)) => whole(trace, *chain, 8),
+        None => trace.runs.iter().rfind(|run| std::ptr::eq(run.statement, statement)).map(|run| vec![run]),
+    }
+}
+
+/// The last command of a chain, whose output is passed on.
+pub fn last_of<'m>(followed: &'m Followed<'_>, chain: usize) -> Option<&'m Run<'m>> {
+    followed.trace.runs.get(*followed.trace.chains.get(chain)?.last()?)
+}
+
+/// The commands of a chain, preceded by those whose output it gets.
+pub fn chain<'m>(followed: &'m Followed<'_>, chain: usize) -> Option<Vec<&'m Run<'m>>> {
+    whole(&followed.trace, chain, 8)
+}
+
+/// Whether a command discards its output: `> /dev/null`.
+pub fn discards(run: &Run<'_>) -> bool {
+    is_discarded(run.content, run.statement)
+}
+
+/// Whether a statement discards its output: `> /dev/null`.
+pub fn is_discarded(content: &Content, statement: &Statement) -> bool {
+    // The range of a command after `!` does not include its redirections.
+    let Some(last) = statement.words().last() else { return false };
+    let behind = content.text.get(last.range.end..).unwrap_or_default();
+    let behind = behind.split(['\n', ';', '|', ')', '<']).next().unwrap_or_default();
+    let behind = behind.replace("2>/dev/null", "").replace("2> /dev/null", "");
+    behind.contains("/dev/null") && behind.contains('>')
+}
+
 /// The jq filters that get the unchanged output of another command: that command, the jq run, and the filter.
 pub fn filtered_by<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m>, &'m Run<'m>, String)> {
     let trace = &followed.trace;

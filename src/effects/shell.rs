@@ -357,6 +357,8 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             Kind::Or(pair) if matches!(pair[1].name(), "true" | ":" | "echo" | "printf") => {
                 self.links(&pair[0], depth, runs)
             }
+            // `stat -c %a FILE || stat -f %Lp FILE`: another version of the same program.
+            Kind::Or(pair) if pair[0].name() == "stat" && pair[1].name() == "stat" => self.links(&pair[0], depth, runs),
             Kind::Command(_) => match self.functions.get(s.name()) {
                 Some((_, [only])) => self.links(only, depth.checked_sub(1)?, runs),
                 Some(_) => None,

@@ -33,6 +33,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         content.program.walk(&mut |s| found.extend(test(s, content).or_else(|| command(s, content))));
         arithmetic(&content.program, content, &mut found);
+        lengths(content, &mut found);
+        own_name(content, out);
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         two_values(&script.content, &mut found);
@@ -85,6 +87,92 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     for (span, message, help) in found {
         out.push(Diagnostic::new(&ALWAYS_TRUE, span, message).help(help));
+    }
+}
+
+static DEFINITION: Ascii = ascii(
+    r"(?i)select\s+(?:indexdef\s+from\s+pg_indexes|sql\s+from\s+sqlite_(?:master|schema))\b[^;]*\b(?:indexname|name)\s*=\s*'([^']+)'",
+);
+
+/// `case $def in *customer*)` for the definition of the index `idx_customer`, which contains its name.
+fn own_name(content: &Content, out: &mut Diagnostics) {
+    if !content.text.contains("indexdef") && !content.text.contains("sqlite_") {
+        return;
+    }
+    let text = |s: &Statement| content.text.get(s.range.clone()).unwrap_or_default();
+    let mut definitions: Vec<(&str, String)> = Vec::new();
+    let mut push = |span: Span, pattern: &str, names: &[&str]| {
+        // The beginning of the name may be there to check that the index exists.
+        let part = |name: &&str| name.contains(pattern) && !name.starts_with(pattern);
+        let plain = pattern.len() > 2 && pattern.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if plain && let Some(name) = names.iter().copied().find(part) {
+            let message = format!("the definition contains the name `{name}`, so it always matches `{pattern}`");
+            let finding = Diagnostic::new(&ALWAYS_TRUE, span, message).strength(Strength::Warning);
+            out.push(finding.help("match what must be defined, such as `(column)`"));
+        }
+    };
+    content.program.walk(&mut |s| match &s.kind {
+        Kind::Assignment | Kind::Declaration => {
+            let name = text(s).split_once('=').map(|(name, _)| name.rsplit(' ').next().unwrap_or(name));
+            definitions.extend(name.zip(DEFINITION.captures(text(s)).map(|found| found[1].to_owned())));
+        }
+        Kind::Case(arms) => {
+            let head = text(s).split(" in").next().unwrap_or_default();
+            let subject = head.trim_start_matches("case").trim().trim_matches(['"', '$', '{', '}']);
+            for arm in arms.iter().filter(|arm| arm.is_empty()).take(1) {
+                let rest = text(s).split_once(" in").map(|(_, rest)| rest.trim_start()).unwrap_or_default();
+                let pattern = rest.split(')').next().filter(|_| arm.is_empty()).unwrap_or_default();
+                if let Some(inner) = pattern.strip_prefix('*').and_then(|rest| rest.strip_suffix('*')) {
+                    let names: Vec<&str> =
+                        definitions.iter().filter(|(name, _)| *name == subject).map(|(_, of)| of.as_str()).collect();
+                    push(content.span(s.range.start..s.range.start + head.len()), inner, &names);
+                }
+            }
+        }
+        Kind::Test => {
+            for triple in ast::split(text(s), s.range.start).windows(3) {
+                let inner = triple[2].source.strip_prefix('*').and_then(|rest| rest.strip_suffix('*'));
+                let (Some(inner), "==" | "=") = (inner, triple[1].source.as_str()) else { continue };
+                let subject = triple[0].source.trim_matches(['"', '$', '{', '}']);
+                let names: Vec<&str> =
+                    definitions.iter().filter(|(name, _)| *name == subject).map(|(_, of)| of.as_str()).collect();
+                push(content.span(s.range.clone()), inner.trim_matches('"'), &names);
+            }
+        }
+        Kind::Pipeline(parts) => {
+            if let [first, last] = parts.as_slice()
+                && last.name() == "grep"
+                && let Some(pattern) = tools::searched(&last.words()[1..])
+                && !last.words().iter().any(|word| word.text.starts_with('-') && word.text.contains('v'))
+            {
+                let name = DEFINITION.captures(text(first)).map(|found| found[1].to_owned());
+                push(content.span(s.range.clone()), &pattern.text, &name.as_deref().into_iter().collect::<Vec<_>>());
+            }
+        }
+        _ => {}
+    });
+}
+
+static LENGTH: Ascii = ascii(
+    r"(?i)(?:\blen\((?:[^()\n]|\([^()\n]*\))*\)|\blength(?:\(\))?|\.length|\bcount\(\*\)|\.size\(\))\s*(?:>=\s*0|>\s*-1)(?:[^.\d]|$)",
+);
+
+/// `length >= 0` in a filter, `len(x) >= 0` in a program, `count(*) >= 0` in a query.
+fn lengths(content: &Content, found: &mut Vec<Fault>) {
+    if !content.text.contains('>') {
+        return;
+    }
+    for length in LENGTH.find_iter(&content.text) {
+        let start = length.range().start;
+        let line = &content.text[content.line_start(start)..start];
+        if !line.trim_start().starts_with(['#', '/']) {
+            let end = length.as_str().trim_end_matches(|c: char| !c.is_ascii_digit()).len();
+            found.push((
+                content.span(start..start + end),
+                "a length is never less than 0".to_owned(),
+                "require at least one, `> 0`, or the expected number",
+            ));
+        }
     }
 }
 

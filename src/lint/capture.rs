@@ -7,7 +7,7 @@ use crate::{
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::PhaseKind,
+    hir::{ArgKind, PhaseKind},
     rule,
 };
 
@@ -134,6 +134,45 @@ pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
                     "this text is written to standard error, but only standard output is captured",
                 )
                 .help("append `2>&1` to the command"),
+            );
+        }
+    }
+}
+
+/// `exitCode: {not: 0}` with a text on standard output: programs of this kind print only errors if they fail.
+pub fn on_failure(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let Some((_, expect)) = &script.step.expect else { continue };
+        let fails = expect.get("exitCode").is_some_and(|status| match &status.kind {
+            ArgKind::Int(status) => *status != 0,
+            _ => status.get("not").is_some_and(|not| matches!(not.kind, ArgKind::Int(0))),
+        });
+        let Some(stdout) = expect.get("stdout").filter(|_| fails) else { continue };
+        let wanted = stdout.get("contains").or_else(|| stdout.get("matches")).or_else(|| stdout.get("equals"));
+        let wanted = wanted.unwrap_or(stdout);
+        let content = &script.content;
+        let [statement] = content.program.body.as_slice() else { continue };
+        let words: Vec<&str> = statement.words().iter().skip(1).map(|word| word.text.as_str()).collect();
+        let verb = tools::operands(statement.tool(), &words).next().copied().unwrap_or_default();
+        let quiet = match statement.tool() {
+            "aws" | "gcloud" | "cat" | "stat" => true,
+            "kubectl" => {
+                matches!(verb, "get" | "describe" | "create" | "apply" | "patch" | "scale" | "label" | "annotate")
+            }
+            "helm" => matches!(verb, "status" | "get" | "history"),
+            "gh" => words.len() > 1 && words[1] == "view",
+            "git" => matches!(verb, "show" | "cat-file"),
+            _ => false,
+        };
+        let merged = content.text.contains(">&") || content.text.contains("&>") || content.text.contains("|&");
+        if quiet && !merged && wanted.as_literal().is_some_and(|text| !text.is_empty()) {
+            out.push(
+                Diagnostic::new(
+                    &WRONG_STREAM,
+                    wanted.span,
+                    format!("if it fails, `{}` prints this on standard error", statement.name()),
+                )
+                .help("expect it in `stderr`"),
             );
         }
     }

@@ -315,7 +315,7 @@ fn headers(view: &TaskView<'_>, out: &mut Diagnostics) {
         else {
             continue;
         };
-        let equal = matches!(operator.as_str(), "=" | "==" | "!=" | "-eq" | "-ne");
+        let equal = matches!(operator.as_str(), "=" | "==" | "!=" | "-eq" | "-ne" | "-ge");
         let word = with.parse::<usize>().ok().and_then(|number| WORDS.get(number.checked_sub(1)?));
         let named = super::texts::has_word(&said, with) || word.is_some_and(|word| super::texts::has_word(&said, word));
         if equal && named && last.statement.name() == "wc" && asked::is_headed(first) {

@@ -328,6 +328,11 @@ impl<'p> Search<'p> {
         for (nth, statement) in list.iter().enumerate() {
             let known = self.found.len();
             self.statement(statement, false);
+            // One of several calls of a function is enough.
+            let same = |check: &Check<'_>| check.statement.name() == statement.name();
+            if self.is_function(statement) && self.found[..known].iter().any(same) {
+                self.found.truncate(known);
+            }
             // `rc=$?` saves the exit status.
             let keeps = |next: &Statement| {
                 let text = self.content.text.get(next.range.clone()).unwrap_or_default();
@@ -341,9 +346,16 @@ impl<'p> Search<'p> {
 
     fn statement(&mut self, statement: &'p Statement, tested: bool) {
         match &statement.kind {
-            Kind::Command(_) if always(statement, tested) => self.push(statement, Fault::Always),
+            Kind::Command(_)
+                if always(statement, tested)
+                    || !tested && !statement.written && lists_one(statement)
+                    || self.searches(statement, tested) =>
+            {
+                self.push(statement, Fault::Always);
+            }
             Kind::Command(_) | Kind::Test
-                if self.checks(statement, tested) || self.is_function(statement) && tested =>
+                if self.checks(statement, tested)
+                    || self.is_function(statement) && (tested || self.ends_in_check(statement)) =>
             {
                 self.push(statement, Fault::Either);
             }
@@ -374,7 +386,8 @@ impl<'p> Search<'p> {
                     let mut at = 0;
                     self.found.retain(|check| {
                         at += 1;
-                        at <= known || check.fault == Fault::Always && matches!(check.statement.name(), "jq" | "yq")
+                        let answers = |s: &Statement| matches!(s.name(), "jq" | "yq");
+                        at <= known || check.fault == Fault::Always && answers(check.statement)
                     });
                 }
                 self.statement(&pair[1], tested);
@@ -414,9 +427,29 @@ impl<'p> Search<'p> {
         }
     }
 
+    /// Whether a command is a query whose status says nothing about the answer: `psql -c "SELECT … WHERE …" >
+    /// /dev/null`.
+    fn searches(&self, statement: &Statement, tested: bool) -> bool {
+        let name = match self.functions.get(statement.name()) {
+            Some(body) => only(body).unwrap_or_default(),
+            None => statement.name(),
+        };
+        matches!(name, "psql" | "mysql" | "sqlite3")
+            && statement.words().iter().any(|word| is_search(&word.text) || is_condition(&word.text))
+            && (tested || asked::is_discarded(self.content, statement))
+    }
+
+    /// Whether a statement calls a function that ends with a check.
+    fn ends_in_check(&self, statement: &Statement) -> bool {
+        let last = self.functions.get(statement.name()).and_then(|body| last(body));
+        last.is_some_and(|last| is_check(last, false))
+    }
+
     /// Whether a command is run for its exit status.
     fn checks(&self, statement: &Statement, tested: bool) -> bool {
-        is_check(statement, tested) || !statement.written && self.programs.contains(&statement.range.start)
+        is_check(statement, tested)
+            || tested && CALLERS.contains(&statement.tool()) && asked::is_discarded(self.content, statement)
+            || !statement.written && self.programs.contains(&statement.range.start)
     }
 
     /// Whether a function runs its arguments as a command: `"$@"`.
@@ -579,6 +612,13 @@ fn only(body: &[Statement]) -> Option<&str> {
 fn is_search(text: &str) -> bool {
     let text = text.to_lowercase();
     text.trim_start_matches(['"', '\'']).starts_with("select") && text.contains(" where ")
+}
+
+/// `SELECT has_table_privilege(…)`, `SELECT EXISTS (…)`: the answer is in the output.
+fn is_condition(text: &str) -> bool {
+    let text = text.trim_start_matches(['"', '\'']).to_lowercase();
+    let rest = text.strip_prefix("select").map(str::trim_start).unwrap_or_default();
+    rest.starts_with("has_") || rest.starts_with("pg_has_role") || rest.starts_with("exists")
 }
 
 /// Returns the positions of a variable's name.
@@ -753,23 +793,44 @@ fn of_another(content: &Content, out: &mut Diagnostics) {
 fn always(statement: &Statement, tested: bool) -> bool {
     let words = statement.words();
     if matches!(statement.name(), "jq" | "yq") {
-        let asks = |filter: &str| {
-            ["==", "!=", " and ", " or ", "any(", "all(", "contains(", "test(", " > ", " < ", " >= ", "has("]
-                .iter()
-                .any(|sign| filter.contains(sign))
-        };
         let strict = words.iter().skip(1).any(|w| {
             w.text == "--exit-status" || w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains('e')
         });
         let filter = tools::operands("jq", &words[1..]).next();
-        return !strict
-            && filter.is_some_and(|filter| {
-                // A selected value may be printed for other purposes, but not the result of a comparison.
-                let answers = !filter.text.contains("select(") || asks(&outermost(&filter.text));
-                asks(&filter.text) && answers && !filter.text.contains("error(")
-            });
+        return !strict && filter.is_some_and(|filter| answers(&filter.text));
     }
-    tested && matches!(statement.tool(), "helm" | "kubectl" | "docker") && flow::succeeds(statement.name(), statement)
+    tested
+        && (matches!(statement.tool(), "helm" | "kubectl" | "docker" | "git" | "gh")
+            && flow::succeeds(statement.name(), statement)
+            || finds(statement))
+}
+
+/// Whether a filter of jq ends with a comparison or another question.
+pub(super) fn answers(filter: &str) -> bool {
+    let asks = |filter: &str| {
+        ["==", "!=", " and ", " or ", "any(", "all(", "contains(", "test(", " > ", " < ", " >= ", "has("]
+            .iter()
+            .any(|sign| filter.contains(sign))
+    };
+    // A selected value may be printed for other purposes, but not the result of a comparison.
+    let answers = !filter.contains("select(") || asks(&outermost(filter));
+    asks(filter) && answers && !filter.contains("error(")
+}
+
+/// `find DIRECTORY -name NAME`, whose status is 0 if there is no such file.
+fn finds(statement: &Statement) -> bool {
+    let acts = |word: &str| matches!(word, "-exec" | "-execdir" | "-delete" | "-ok" | "-quit");
+    statement.name() == "find"
+        && statement.words().iter().any(|word| matches!(word.text.as_str(), "-name" | "-iname" | "-path"))
+        && !statement.words().iter().any(|word| acts(&word.text))
+}
+
+/// `git tag -l NAME`: lists the tag if it exists, and succeeds in any case.
+fn lists_one(statement: &Statement) -> bool {
+    let words: Vec<&str> = statement.words().iter().skip(1).map(|word| word.text.as_str()).collect();
+    let operands: Vec<&str> = tools::operands("git", &words).copied().collect();
+    let lists = words.iter().any(|word| matches!(*word, "-l" | "--list"));
+    statement.name() == "git" && lists && matches!(operands.as_slice(), ["tag" | "branch", _])
 }
 
 /// Returns the part of a filter outside of all brackets after its last pipe: `sort == [` for
@@ -787,6 +848,34 @@ fn outermost(filter: &str) -> String {
     }
     found
 }
+
+/// Programs that ask another system. If their output is discarded, they are run for their exit status.
+const CALLERS: [&str; 24] = [
+    "kubectl",
+    "docker",
+    "helm",
+    "curl",
+    "wget",
+    "nc",
+    "ssh",
+    "git",
+    "gh",
+    "aws",
+    "gcloud",
+    "az",
+    "psql",
+    "mysql",
+    "sqlite3",
+    "redis-cli",
+    "mongosh",
+    "pg_isready",
+    "getent",
+    "ping",
+    "dig",
+    "nslookup",
+    "openssl",
+    "systemctl",
+];
 
 /// Programs that are run for their exit status, each with words of which one is required.
 const CHECKERS: [(&str, &[&str]); 15] = [

@@ -123,7 +123,7 @@ fn denies(text: &str, condition: &Statement) -> bool {
 }
 
 /// Whether a statement reports that something is wrong.
-fn says_lack(statement: &Statement) -> bool {
+pub(super) fn says_lack(statement: &Statement) -> bool {
     let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
     let text = format!(" {} ", text.join(" "));
     [" not ", "n't ", " missing ", " wrong ", " incorrect ", " mismatch "].iter().any(|w| text.contains(w))
@@ -136,7 +136,7 @@ fn says(statement: &Statement) -> bool {
     matches!(statement.name(), "echo" | "printf")
 }
 
-fn says_failure(statement: &Statement) -> bool {
+pub(super) fn says_failure(statement: &Statement) -> bool {
     let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
     let text = text.join(" ");
     ["fail", "error:", "❌", "✗"].iter().any(|w| text.contains(w))

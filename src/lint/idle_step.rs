@@ -163,7 +163,7 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
     if let Some(arg) = expect.filter(|_| gives_nothing).and_then(|expect| expect.get("exitCode"))
         && arg.as_literal() == Some("any")
         && expect.is_some_and(|expect| matches!(&expect.kind, ArgKind::Record(fields) if fields.len() == 1))
-        && texts_alone(&run)
+        && (texts_alone(&run) || runs_sql(&run))
     {
         out.push(
             Diagnostic::new(&STEP_DECIDES_NOTHING, arg.span, "this accepts any exit code, and nothing else is checked")
@@ -185,6 +185,11 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
 /// Whether a command only reads. A command that changes something may be there for its effect.
 fn texts_alone(run: &str) -> bool {
     crate::bash::tools::looks(run.trim()) && !run.contains(['|', '>', ';', '&'])
+}
+
+/// Whether a command only runs SQL.
+fn runs_sql(run: &str) -> bool {
+    matches!(run.split_whitespace().next(), Some("psql" | "mysql" | "sqlite3")) && !run.contains(['|', '&'])
 }
 
 /// Whether a command always prints a number.

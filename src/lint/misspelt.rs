@@ -306,7 +306,7 @@ fn leading(filter: &str) -> &str {
 
 /// The first field of a path that a kind does not have: the path before it, its name, and the known fields there. The
 /// list is empty if the path before it is a list and the path selects no item.
-fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, String, Vec<&'t str>)> {
+pub(super) fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, String, Vec<&'t str>)> {
     let plain = |segment: &'_ str| segment.split(['[', ']']).next().map(|name| name.trim_end_matches('?').to_owned());
     let mut segments = path.split('.').skip(1);
     let mut last = segments.next()?;
@@ -320,6 +320,9 @@ fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, 
         }
         if tool.fields("lists").any(|list| list == last) {
             return Some((outer, name, Vec::new()));
+        }
+        if tool.under(place.0, &format!("{} not", place.1)).contains(&name.as_str()) {
+            return Some((outer, name, vec!["the labels themselves"]));
         }
         if known.is_empty() {
             return None;
@@ -641,7 +644,9 @@ fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
     let near = nearest(condition, known.iter().map(|known| known.as_str()));
     let others = tool.conditions.values().flatten().any(is);
     // A condition of another kind is not one that controllers add to pods.
-    match (near, own.filter(|(kind, _)| !OPEN.contains(kind) || *kind == "pod" && others)) {
+    // `Running` is a phase, which no controller uses as the name of a condition.
+    let phase = tool.states.iter().any(|state| state == condition) && !matches!(condition, "True" | "False" | "Error");
+    match (near, own.filter(|(kind, _)| !OPEN.contains(kind) || *kind == "pod" && others || phase)) {
         (Some(near), _) if !others => Unknown::Near(near.to_owned()),
         (_, Some((kind, _))) => Unknown::Foreign(kind.to_owned()),
         (Some(near), None) => Unknown::Near(near.to_owned()),

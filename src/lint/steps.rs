@@ -91,6 +91,8 @@ struct Limit {
     time: Duration,
     at: Option<Span>,
     what: String,
+    /// Whether it is the default of the operation.
+    default: bool,
 }
 
 /// The default timeout of tasks in the portable dialect (`decisions.md` §4).
@@ -108,7 +110,7 @@ pub fn timeouts(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         let stated = own.or(given);
         let silent = (view.task.dialect == Dialect::Portable).then_some(SILENT);
         let time = stated.map(|s| s.value).or(silent)?;
-        Some(Limit { time, at: stated.map(|s| s.span), what: what.to_owned() })
+        Some(Limit { time, at: stated.map(|s| s.span), what: what.to_owned(), default: false })
     };
     inner_waits(view, out);
     let cleanup = limit(PhaseKind::Cleanup);
@@ -197,7 +199,13 @@ fn within(
     }
     let own = match (step.timeout, limit) {
         (Some(own), limit) if limit.is_none_or(|l| own.value <= l.time) => {
-            Some(Limit { time: own.value, at: Some(own.span), what: format!("`{}`", step.op.name) })
+            Some(Limit { time: own.value, at: Some(own.span), what: format!("`{}`", step.op.name), default: false })
+        }
+        (None, limit) if view.script_of(step).is_some() => {
+            match step.op.signature.timeout.filter(|own| limit.is_none_or(|l| *own < l.time)) {
+                Some(time) => Some(Limit { time, at: None, what: format!("`{}`", step.op.name), default: true }),
+                None => limit.cloned(),
+            }
         }
         _ => limit.cloned(),
     };
@@ -235,6 +243,10 @@ fn never_gets(view: &UnderView<'_, '_>, span: Span, what: &str, time: Duration, 
     );
     match limit.at {
         Some(at) => diagnostic.label(at, "the limit").help("increase this limit, or reduce the time"),
+        None if limit.default => diagnostic.help(match view.task.dialect {
+            Dialect::Legacy => "this is the default, which this dialect cannot change: wait for less time",
+            _ => "this is the default: set the `timeout` of the step",
+        }),
         None => {
             let diagnostic = diagnostic.help("set the limits: `timeout` and `cleanupTimeout` in `metadata`");
             // An eval may set a longer timeout.
