@@ -385,6 +385,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &judge::NO_JUDGE, found: Found::UnderEval(judge::check) },
     Lint { rule: &judge::JUDGE_CANNOT_JUDGE, found: Found::InEval(judge::cannot) },
     Lint { rule: &judge::JUDGE_IS_AGENT, found: Found::InEval(judge::own) },
+    Lint { rule: &judge::VAGUE_RUBRIC, found: Found::InTask(judge::vague) },
     // scripts
     Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
     way(&executable::SCRIPT_WITHOUT_SHEBANG),

@@ -107,7 +107,11 @@ fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
         for block in step.blocks.iter().filter(|block| matches!(block.role, BlockRole::Steps | BlockRole::Branch)) {
             in_steps(view, &block.steps, out);
         }
-        let is_optional = step.continue_on_error.as_ref().is_some_and(|optional| optional.value);
+        // What is reported in a step explains more.
+        let is_reported = out.iter().any(|known| {
+            known.span.file == step.span.file && step.span.start <= known.span.start && known.span.end <= step.span.end
+        });
+        let is_optional = is_reported || step.continue_on_error.as_ref().is_some_and(|optional| optional.value);
         let Some(subject) = subject(step).filter(|_| !is_optional) else { continue };
         let Some((_, expect)) = step.expect.as_ref().filter(|(_, expect)| !view.has_unread(expect.span)) else {
             continue;

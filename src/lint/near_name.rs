@@ -32,8 +32,9 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() || view.task.verify.steps.is_empty() {
         return;
     }
+    locations(view, out);
     let suspects = suspects(view);
-    if suspects.is_empty() {
+    if suspects.is_empty() && facts::asked(view).is_empty() {
         return;
     }
     let said = view.effects.prompt.shown();
@@ -41,6 +42,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let known = Known::of(view, said);
+    abbreviations(view, &known, out);
     let mut told: FxHashSet<String> = FxHashSet::default();
     for suspect in suspects {
         let text = suspect.text.as_str();
@@ -49,8 +51,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let Some(near) = known.near(&suspect) else { continue };
         let is_reported = out.iter().any(|other| {
-            let quoted = |word: &str| other.message.contains(&format!("`{word}`"));
-            quoted(text) || other.span.file == suspect.span.file && other.span == suspect.span
+            other.message.contains(text) || other.span.file == suspect.span.file && other.span == suspect.span
         });
         if is_reported || known.is_in_files(view, text) {
             continue;
@@ -69,14 +70,102 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// `.prio == 2`, if the prompt says `the priority 2` and a file of the task has the field `priority`.
+fn abbreviations(view: &TaskView<'_>, known: &Known, out: &mut Diagnostics) {
+    for fact in facts::asked(view) {
+        let (key, value) = (fact.key.as_str(), fact.text());
+        if !(SHORTEST..12).contains(&key.len()) || value.is_empty() || known.has(key, PhaseKind::Verify) {
+            continue;
+        }
+        let whole = tokens(&known.said).find(|(at, word)| {
+            let behind = known.said[at + word.len()..].trim_start_matches([' ', '`', '"', '=', ':']);
+            word.len() > key.len() + 2
+                && word.starts_with(key)
+                && behind.strip_prefix(value.as_str()).is_some_and(|rest| !rest.starts_with(is_part))
+        });
+        let Some((_, whole)) = whole else { continue };
+        if known.is_in_files(view, whole) && !known.is_in_files(view, key) {
+            out.push(
+                Diagnostic::new(
+                    &ODD_WORD,
+                    fact.span,
+                    format!("`{key}` appears only in verify; a similar name appears elsewhere"),
+                )
+                .here(format!("did you mean `{whole}`?"))
+                .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+            );
+            return;
+        }
+    }
+}
+
+/// Cleanup deletes `…/customers/acme`, but the rest of the task only has `…/customers/s05-acme`.
+fn locations(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let (mut deleted, mut others): (Vec<(String, Span)>, Vec<String>) = (Vec::new(), Vec::new());
+    view.task.walk(&mut |phase, step| {
+        let Some(ArgKind::Text(url)) = step.arg("url").map(|arg| &arg.kind) else { return };
+        let is_delete = step.arg("method").and_then(|method| method.as_literal()) == Some("DELETE");
+        match phase {
+            PhaseKind::Cleanup if is_delete => deleted.push((texts::written(url), url.span)),
+            PhaseKind::Cleanup => {}
+            _ => others.push(texts::written(url)),
+        }
+    });
+    for followed in &view.effects.scripts {
+        for run in followed.trace.runs.iter().filter(|run| matches!(run.statement.name(), "curl" | "gh")) {
+            let literal = |word: &crate::effects::value::Value| word.literal() == Some("DELETE");
+            let is_delete = run.words.iter().any(literal);
+            let urls = run.words.iter().skip(1).filter(|word| word.is_known()).map(|word| word.shown());
+            for url in urls.filter(|url| url.matches('/').count() > 1 && !url.contains([' ', '{'])) {
+                match followed.view.phase {
+                    PhaseKind::Cleanup if is_delete => {
+                        deleted.push((url, run.content.span(run.statement.range.clone())));
+                    }
+                    PhaseKind::Cleanup => {}
+                    _ => others.push(url),
+                }
+            }
+        }
+    }
+    deleted.truncate(64);
+    others.truncate(256);
+    for (url, span) in &deleted {
+        let Some((parent, name)) = url.trim_end_matches('/').rsplit_once('/') else { continue };
+        let is_known = others.iter().any(|other| other.strip_prefix(url.as_str()).is_some_and(|rest| !rest.starts_with(is_part)));
+        if is_known || name.len() < 3 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
+            continue;
+        }
+        let near = others.iter().filter_map(|other| other.strip_prefix(parent)?.strip_prefix('/')).find(|rest| {
+            let first = rest.split(['/', '?']).next().unwrap_or_default();
+            let is_longer = |long: &str| {
+                long.strip_suffix(name).is_some_and(|begin| begin.ends_with(['-', '_', '/']))
+                    || long.strip_prefix(name).is_some_and(|end| end.starts_with(['-', '_']))
+            };
+            let is_deleted = deleted.iter().any(|(known, _)| known.strip_prefix(parent).is_some_and(|end| end[1..] == **rest));
+            !is_deleted && (is_longer(first) || is_longer(rest) || is_near(name, first))
+        });
+        if let Some(near) = near.filter(|_| !out.iter().any(|other| other.span == *span)) {
+            out.push(
+                Diagnostic::new(&ODD_WORD, *span, format!("`{name}` appears only in cleanup; a similar name appears elsewhere"))
+                    .here(format!("did you mean `{near}`?"))
+                    .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+            );
+        }
+    }
+}
+
+fn is_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
 /// The texts of a task outside of verify and cleanup.
 struct Known {
     said: String,
     /// Setup and the variables.
     made: String,
     verified: String,
-    /// The names in them by their first letter: those that are certainly names, and ordinary words of the prompt.
-    names: FxHashMap<u8, Vec<String>>,
+    /// The names in the prompt and in setup by their first letter, and whether each may be a value of a column.
+    names: FxHashMap<u8, Vec<(String, bool)>>,
 }
 
 impl Known {
@@ -104,12 +193,13 @@ impl Known {
                 text.push('\n');
             }
         }
-        let mut names: FxHashMap<u8, Vec<String>> = FxHashMap::default();
-        let mut seen: FxHashSet<&str> = FxHashSet::default();
-        for name in tokens(&made).map(|(_, name)| name).chain(named(&said)) {
-            if name.len() >= SHORTEST && seen.insert(name) {
+        let mut names: FxHashMap<u8, Vec<(String, bool)>> = FxHashMap::default();
+        let mut seen: FxHashSet<(&str, bool)> = FxHashSet::default();
+        let in_setup = tokens(&made).map(|(at, name)| (name, made[..at].ends_with(['\'', '"'])));
+        for (name, is_value) in in_setup.chain(named(&said).map(|name| (name, true))) {
+            if name.len() >= SHORTEST && seen.insert((name, is_value)) {
                 let letter = name.as_bytes()[0].to_ascii_lowercase();
-                names.entry(letter).or_default().push(name.to_owned());
+                names.entry(letter).or_default().push((name.to_owned(), is_value));
             }
         }
         Self { said, made, verified, names }
@@ -126,8 +216,10 @@ impl Known {
         let text = suspect.text.as_str();
         let letter = text.as_bytes().first()?.to_ascii_lowercase();
         let names = self.names.get(&letter).into_iter().flatten();
-        let found = names.filter(|name| name.len().abs_diff(text.len()) < 3).find(|name| is_near(text, name));
-        found.cloned().or_else(|| {
+        let is_value = suspect.field.as_deref().is_some_and(|field| !CATALOG.contains(&field));
+        let mut names = names.filter(|(name, quoted)| name.len().abs_diff(text.len()) < 3 && (*quoted || !is_value));
+        let found = names.find(|(name, _)| is_near(text, name));
+        found.map(|(name, _)| name.clone()).or_else(|| {
             // `the status of all orders to refunded`, for `status = 'refund'`.
             let field = suspect.field.as_deref()?;
             let start = self.said.find(field)?;
@@ -155,10 +247,8 @@ impl Known {
 
 /// Whether a text contains a name that is not part of a longer one.
 fn is_there(text: &str, name: &str) -> bool {
-    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    text.match_indices(name).any(|(at, _)| {
-        !text[..at].chars().next_back().is_some_and(part) && !text[at + name.len()..].chars().next().is_some_and(part)
-    })
+    text.match_indices(name)
+        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part))
 }
 
 /// Whether two names differ in the ending of a part or in one letter.
@@ -167,17 +257,28 @@ fn is_near(a: &str, b: &str) -> bool {
     if short.len() < SHORTEST || a.eq_ignore_ascii_case(b) {
         return false;
     }
-    let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).collect::<Vec<_>>();
+    let bytes = |text: &str, wanted: fn(&u8) -> bool| text.bytes().filter(wanted).collect::<Vec<_>>();
+    let sorted = |text: &str| {
+        let mut letters = bytes(text, u8::is_ascii_alphanumeric);
+        letters.sort_unstable();
+        letters
+    };
     let ends = long.strip_prefix(short).is_some_and(|end| ENDINGS.contains(&end));
-    digits(a) == digits(b) && (ends || is_slip(a, b))
+    // `text` and `test` are different words, `tier` and `teir` are not.
+    let slips = || is_slip(a, b) && (short.len() >= 6 || sorted(a) == sorted(b));
+    bytes(a, u8::is_ascii_digit) == bytes(b, u8::is_ascii_digit) && (ends || slips())
 }
+
+/// Columns of the catalogs of databases, whose values are names.
+const CATALOG: [&str; 8] =
+    ["column_name", "attname", "table_name", "tablename", "indexname", "index_name", "rolname", "datname"];
 
 /// The endings by which names are confused.
 const ENDINGS: [&str; 6] = ["s", "es", "d", "ed", "r", "S"];
 
 /// The tokens of a text that may be names, and their offsets.
 fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    texts::words(text, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    texts::words(text, is_part)
         .filter(|(_, word)| word.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
@@ -221,6 +322,12 @@ fn suspects(view: &TaskView<'_>) -> Vec<Suspect> {
         };
         if phase == PhaseKind::Verify {
             in_text(&content.text, &mut |text, range, field| push(text, content.span(range), field));
+        }
+        for test in followed.trace.tests.iter().filter(|_| phase == PhaseKind::Verify) {
+            for word in test.words.iter().map(crate::effects::value::Value::shown) {
+                let span = || test.content.span(test.statement.range.clone());
+                folders(&word).into_iter().for_each(|name| push(name, span(), None));
+            }
         }
         for run in &followed.trace.runs {
             let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
@@ -364,7 +471,7 @@ mod tests {
         for (a, b) in [("rates", "rate"), ("triage", "triaged"), ("s03_reports", "s03_report"), ("teir", "tier")] {
             assert!(is_near(a, b) && is_near(b, a), "{a} {b}");
         }
-        for (a, b) in [("web-1", "web-2"), ("WARN", "warn"), ("order", "ordering"), ("abc", "abcs"), ("note", "noted-x")] {
+        for (a, b) in [("web-1", "web-2"), ("WARN", "warn"), ("order", "ordering"), ("abc", "abcs"), ("text", "test")] {
             assert!(!is_near(a, b) && !is_near(b, a), "{a} {b}");
         }
     }

@@ -50,13 +50,15 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     images(view, said, &known, prompt, out);
     phrases(view, said, &known, prompt, out);
     clocks(view, said, &known, prompt, out);
+    addresses(view, said, &known, prompt, out);
+    nouns(view, said, &known, prompt, out);
     cases(view, said, prompt, out);
     namespaces(view, said, prompt, out);
     let mut asked = values(said);
     // A prompt may contain numbers as words.
     let lower = said.to_lowercase();
     for (number, word) in NUMBERS.iter().enumerate() {
-        if lower.contains(word) && texts::has_word(&lower, word) {
+        if is_spoken(&lower, word) {
             asked.insert(Item { form: "number of 1".to_owned(), text: (number + 2).to_string() });
         }
     }
@@ -105,7 +107,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         // A number of lines is no percentage and no duration.
-        let fits = |other: &Item| !is_measured(&lower, &other.text) || !counts.contains(&span);
+        let is_newer = item.form.starts_with("image") && NEWER.is_match(&lower);
+        let fits = |other: &Item| !is_newer && (!is_measured(&lower, &other.text) || !counts.contains(&span));
         let same = |other: &&&Item| other.form == item.form && fits(other);
         if let [other] = free.iter().filter(same).collect::<Vec<_>>()[..] {
             let finding = disagrees(span, &item.text, &other.text, prompt);
@@ -125,6 +128,16 @@ fn whole_numbers<'t>(text: &'t str, number: &'t str) -> impl Iterator<Item = usi
     text.match_indices(number).map(|(at, _)| at).filter(move |at| {
         let bytes = text.as_bytes();
         !is_part(at.checked_sub(1).and_then(|before| bytes.get(before))) && !is_part(bytes.get(at + number.len()))
+    })
+}
+
+/// Whether a word occurs on its own: not in `two.txt` or `two-step`.
+fn is_spoken(lower: &str, word: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
+    lower.match_indices(word).any(|(at, _)| {
+        let behind = &lower[at + word.len()..];
+        let continues = behind.strip_prefix(['.', '-', '/']).unwrap_or(behind);
+        !lower[..at].ends_with(part) && !continues.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     })
 }
 
@@ -308,7 +321,15 @@ pub(super) fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) ->
 /// of its parts.
 fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let Elsewhere { verify: verified, rest: others } = facts::elsewhere(view);
-    let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !verified.contains(name)).collect();
+    // A message may have the name that the check misses.
+    let verified = MESSAGE.replace_all(verified, |_| " ".to_owned());
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_checked = |name: &str| {
+        verified.match_indices(name).any(|(at, _)| {
+            !verified[..at].ends_with(is_part) && !verified[at + name.len()..].starts_with(is_part)
+        })
+    };
+    let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !is_checked(name)).collect();
     if free.is_empty() || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
@@ -868,15 +889,19 @@ fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     let lower = said.to_ascii_lowercase();
     for fact in facts::asked(view) {
         let value = fact.text();
-        if fact.key.len() < 2 || value.is_empty() || texts::has_word(said, &value) {
+        // `env.WANT` and `$want` in jq are no constants.
+        let is_constant = !value.is_empty() && !value.starts_with(['$', '.']) && !value.starts_with("env.");
+        if fact.key.len() < 2 || !is_constant || texts::has_word(said, &value) {
             continue;
         }
-        let Some(told) = set_to(said, &lower, fact) else { continue };
+        let [told] = set_to(said, &lower, fact).into_iter().collect::<Vec<_>>()[..] else { continue };
         let asked = || facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == told);
         let same = told == value
             || told.eq_ignore_ascii_case(&value) && !is_case_kept(fact)
             || Quantity::of_value(told).zip(Quantity::of_value(&value)).is_some_and(|(a, b)| a.is(&b));
-        if !same && !asked() {
+        // What setup gives the field may be checked on another resource.
+        let is_given = || facts::given(view).iter().any(|given| given.key == fact.key && given.text() == value);
+        if !same && !asked() && !is_given() {
             out.push(disagrees(fact.span, &value, told, prompt));
             return;
         }
@@ -888,44 +913,45 @@ fn is_case_kept(fact: &facts::Fact) -> bool {
     matches!(fact.parent.as_deref(), Some("data" | "labels" | "annotations" | "env" | "stringData"))
 }
 
-/// The value that the prompt gives to the field of a fact.
-fn set_to<'s>(said: &'s str, lower: &str, fact: &facts::Fact) -> Option<&'s str> {
+/// The values that the prompt gives to the field of a fact.
+fn set_to<'s>(said: &'s str, lower: &str, fact: &facts::Fact) -> BTreeSet<&'s str> {
     let key = fact.key.as_str();
-    let after = |at: usize, length: usize| said.get(at + length..);
-    let whole = |at: usize| !said[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'));
-    let found = |rest: &'s str, pattern: &Ascii| {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let whole = |at: usize| !said[..at].ends_with(part);
+    let value = |rest: &'s str, pattern: &Ascii| {
         let value = pattern.captures(rest)?.get(1)?.as_str().trim_end_matches(['.', ':', '-']);
         (!value.is_empty() && !FILLERS.contains(&value)).then_some(value)
     };
     // An ordinary word in a sentence may not be the key.
     let is_written = key.len() > 3 && key.bytes().any(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'));
-    let written = said.match_indices(key).filter(|(at, _)| whole(*at)).find_map(|(at, _)| {
-        let rest = after(at, key.len())?;
-        found(rest, &PAIR).or_else(|| if is_written { found(rest, &SET) } else { None })
+    let written = said.match_indices(key).filter(|(at, _)| whole(*at)).filter_map(|(at, _)| {
+        let rest = said.get(at + key.len()..)?;
+        value(rest, &PAIR).or_else(|| if is_written { value(rest, &SET) } else { None })
     });
-    written.or_else(|| {
-        // `the restart policy to always` for `.RestartPolicy.Name`.
-        let outer = fact.parent.as_deref().filter(|_| matches!(key.to_ascii_lowercase().as_str(), "name" | "value"));
-        let words = crate::effects::words(outer.unwrap_or(key));
-        let phrase = words.join(" ");
-        let spoken = || lower.match_indices(&phrase).filter(|(at, _)| whole(*at));
-        if words.len() < 2 {
-            return None;
-        }
-        spoken().find_map(|(at, _)| found(after(at, phrase.len())?, &SPOKEN))
-    })
+    let found: BTreeSet<&str> = written.collect();
+    // `the restart policy to always` for `.RestartPolicy.Name`.
+    let outer = fact.parent.as_deref().filter(|_| matches!(key, "Name" | "name" | "value"));
+    let words = crate::effects::words(outer.unwrap_or(key));
+    if !found.is_empty() || words.len() < 2 {
+        return found;
+    }
+    let phrase = words.join(" ");
+    let spoken = lower.match_indices(&phrase).filter(|(at, _)| whole(*at));
+    spoken.filter_map(|(at, _)| value(said.get(at + phrase.len()..)?, &SPOKEN)).collect()
 }
 
 /// Words after a key that are no values.
-const FILLERS: [&str; 16] = [
-    "the", "a", "an", "it", "its", "be", "that", "this", "each", "all", "both", "one", "your", "their", "what", "something",
+#[rustfmt::skip]
+const FILLERS: [&str; 37] = [
+    "the", "a", "an", "it", "its", "be", "that", "this", "each", "all", "both", "one", "your", "their", "what", "something", "is", "are", "has",
+    "must", "should", "with", "and", "or", "of", "to", "in", "on", "for", "from", "default", "name", "type", "which", "as", "not", "by",
 ];
 
 /// The value directly after a key: `=frontend`.
 static PAIR: Ascii = ascii(r"^=([A-Za-z0-9][\w./:-]*)");
 
 /// The value after a spoken key: ` to always`, ` set to "always"`.
-static SPOKEN: Ascii = ascii(r#"^\s+(?:is\s+)?(?:set\s+)?to\s+[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+and\b)"#);
+static SPOKEN: Ascii = ascii(r#"^\s+(?:is\s+)?(?:set\s+)?to\s+[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:and|for|in|on|of)\b)"#);
 
 /// The text after a key: `set to debug`, `with the value "debug"`, `=debug`.
 static SET: Ascii = ascii(
@@ -951,7 +977,8 @@ fn images(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, 
             let only = || tagged(&known.verified).all(|(_, other, known)| other != name || known == image);
             // An image that setup uses is another's, unless nothing else mentions the one of the prompt.
             let is_free = || !known.others.contains(image) || !known.others.contains(asked);
-            if *asked != image && !known.verified.contains(tag) && only() && is_free() {
+            let is_forwarded = || name == "localhost" && known.verified.contains("port-forward");
+            if *asked != image && !is_forwarded() && !known.verified.contains(tag) && only() && is_free() {
                 out.push(disagrees(script.content.span(at..at + image.len()), image, asked, prompt));
                 return;
             }
@@ -960,7 +987,7 @@ fn images(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, 
 }
 
 /// Words of a prompt that asks for a version without naming it.
-static NEWER: Ascii = ascii(r"\b(?:next|newer|newest|latest|bump|minor|major|patch|upgrade|older)\b");
+static NEWER: Ascii = ascii(r"\b(?:next|newer|newest|latest|bump|minor|major|patch|older)\b");
 
 /// `the message "hello from helm"`, but verify compares with `hello helm`.
 fn phrases(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
@@ -997,6 +1024,79 @@ fn phrases(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span,
         }
     }
 }
+
+/// `support@shop.example`, but verify expects `support@shop.example.org`.
+fn addresses(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    let told: BTreeSet<&str> = ADDRESS.find_iter(said).map(|m| m.as_str()).collect();
+    if told.is_empty() {
+        return;
+    }
+    let is_checked = |address: &str| ADDRESS.find_iter(&known.verified).any(|m| m.as_str() == address);
+    for (span, text) in looked_for(view) {
+        let Some((user, _)) = text.split_once('@').filter(|_| ADDRESS.find_iter(&text).next().is_some_and(|m| m.as_str() == text)) else {
+            continue;
+        };
+        let is_free = !told.contains(text.as_str()) && !known.others.contains(&text);
+        let near = told.iter().filter(|other| other.split_once('@').is_some_and(|(name, _)| name == user));
+        if let [near] = near.collect::<Vec<_>>()[..]
+            && is_free
+            && !is_checked(near)
+        {
+            out.push(disagrees(span, &text, near, prompt));
+            return;
+        }
+    }
+}
+
+/// An e-mail address.
+static ADDRESS: Ascii = ascii(r"\b[\w+-]+(?:\.[\w+-]+)*@[\w-]+(?:\.[\w-]+)+");
+
+/// `a column status`, but verify looks for `column_name = 'state'`; `the label stale`, but it lists those with
+/// `--label outdated`.
+fn nouns(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = &script.content.text;
+        let columns = CATALOG.captures_iter(text).filter_map(|found| Some((found.get(1)?.as_str(), found.get(2)?)));
+        let options = OPTION.captures_iter(text).filter_map(|found| Some((found.get(1)?.as_str(), found.get(2)?)));
+        for (key, value) in columns.chain(options) {
+            let noun = NOUNS.iter().find(|(known, _)| *known == key).map_or(key, |(_, noun)| noun);
+            let name = value.as_str();
+            // Names that the database gives to indexes.
+            let is_generated = ["_pkey", "_key", "_fkey", "_idx"].iter().any(|end| name.ends_with(end));
+            if is_generated || texts::has_word(said, name) || texts::has_word(&known.others, name) {
+                continue;
+            }
+            let told: BTreeSet<&str> = said
+                .match_indices(noun)
+                .filter(|(at, _)| said[..*at].ends_with([' ', '\n']))
+                .filter_map(|(at, noun)| Some(NAMED.captures(&said[at + noun.len()..])?.get(1)?.as_str()))
+                .filter(|told| !FILLERS.contains(told))
+                .collect();
+            let new: Vec<&&str> = told.iter().filter(|told| !texts::has_word(&known.others, told)).collect();
+            let all: Vec<&&str> = told.iter().collect();
+            if let ([told], _) | (_, [told]) = (new.as_slice(), all.as_slice()) {
+                out.push(disagrees(script.content.span(value.range()), name, told, prompt));
+                return;
+            }
+        }
+    }
+}
+
+/// Columns of the catalogs of databases, and the words for what they name.
+const NOUNS: [(&str, &str); 9] = [
+    ("column_name", "column"), ("attname", "column"), ("table_name", "table"), ("tablename", "table"),
+    ("indexname", "index"), ("index_name", "index"), ("rolname", "role"), ("usename", "user"), ("datname", "database"),
+];
+
+static CATALOG: Ascii = ascii(
+    r"\b(column_name|attname|table_name|tablename|indexname|index_name|rolname|usename|datname)\s*=\s*'([A-Za-z][\w-]+)'",
+);
+
+/// Options of clients that select by a name.
+static OPTION: Ascii = ascii(r#"\s--(label|branch|milestone|bucket|queue|topic)[= ]["']?([A-Za-z][\w.-]+)"#);
+
+/// The name after the word for what it names.
+static NAMED: Ascii = ascii(r#"^\s+(?:named\s+|called\s+)?[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:of|to|in|on|and|from|with|for|as|must|must not|should)\b)"#);
 
 /// `from 15:00 to 16:30 UTC`, but verify looks for `T150000Z` and `T173000Z`.
 fn clocks(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
@@ -1220,6 +1320,9 @@ pub(super) fn is_kin(a: &str, b: &str) -> bool {
     let common = a.intersection(&b).count();
     common > 0 && common * 2 >= a.len().min(b.len()) && a != b
 }
+
+/// A message of a script.
+static MESSAGE: Ascii = ascii(r#"\b(?:echo|printf|fail|die)\s+(?:"[^"\n$]*"|'[^'\n]*')"#);
 
 /// Typical names of resources: several parts, separated by hyphens or underscores.
 static NAME: Ascii = ascii(r"\b[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+\b");
