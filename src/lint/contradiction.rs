@@ -63,6 +63,8 @@ struct Claim {
     span: Span,
     /// The number of the step, or of the command in its script.
     at: usize,
+    /// Whether the check certainly must succeed each time: it is not in a helper that is called as an alternative.
+    is_strict: bool,
 }
 
 /// Checks that require different values of the same thing, with nothing in between that changes it.
@@ -70,9 +72,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     in_steps(view, &view.task.verify.steps, out);
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         let claims = in_script(view, script);
-        conflicts(&claims, Strength::Verdict, &|from, to| {
-            script.trace.runs.get(from..=to).is_some_and(|runs| runs.iter().all(|run| only_reads(view, run)))
-        }, out);
+        conflicts(
+            &claims,
+            Strength::Verdict,
+            &|from, to| {
+                script.trace.runs.get(from..=to).is_some_and(|runs| runs.iter().all(|run| only_reads(view, run)))
+            },
+            out,
+        );
     }
 }
 
@@ -81,7 +88,11 @@ fn conflicts(claims: &[Claim], strength: Strength, is_stable: &dyn Fn(usize, usi
     let mut known: FxHashMap<(&str, &str), Vec<&Claim>> = FxHashMap::default();
     for claim in claims {
         let same = known.entry((&claim.subject, &claim.part)).or_default();
-        let other = same.iter().find(|other| other.wanted.excludes(&claim.wanted));
+        let other = same.iter().find(|other| {
+            // The same statement, executed twice.
+            let is_certain = other.span != claim.span || other.is_strict && claim.is_strict;
+            is_certain && other.wanted.excludes(&claim.wanted)
+        });
         let Some(other) = other.filter(|other| is_stable(other.at.min(claim.at), other.at.max(claim.at))) else {
             if same.len() < 8 {
                 same.push(claim);
@@ -96,7 +107,11 @@ fn conflicts(claims: &[Claim], strength: Strength, is_stable: &dyn Fn(usize, usi
             format!("{what} must be {one} here, but another check requires that it is {two}: verify never passes"),
         );
         let finding = if claim.span == other.span { finding } else { finding.label(other.span, "required here") };
-        out.push(finding.strength(strength).help("if the two checks are for different things, correct what one of them reads"));
+        out.push(
+            finding
+                .strength(strength)
+                .help("if the two checks are for different things, correct what one of them reads"),
+        );
     }
 }
 
@@ -119,7 +134,7 @@ fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
         let is_tool = matches!(step.op.kind, OperationKind::Tool { .. });
         let found = if is_tool { &mut of_tools } else { &mut claims };
         required(expect, "", view.task.dialect, &mut |part, wanted, span| {
-            found.push(Claim { subject: subject.clone(), part, wanted, span, at });
+            found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true });
         });
     }
     let is_stable = |from: usize, to: usize| {
@@ -174,9 +189,9 @@ fn is_reader(tool: &str) -> bool {
 /// Whether a step changes nothing and waits for nothing, so that the checks around it see the same state.
 fn is_quiet(view: &TaskView<'_>, step: &Step<Def>) -> bool {
     match &step.op.kind {
-        OperationKind::Builtin("http") => step
-            .arg("method")
-            .is_none_or(|method| method.as_literal().is_some_and(|m| ["get", "head"].contains(&m.to_lowercase().as_str()))),
+        OperationKind::Builtin("http") => step.arg("method").is_none_or(|method| {
+            method.as_literal().is_some_and(|m| ["get", "head"].contains(&m.to_lowercase().as_str()))
+        }),
         OperationKind::Builtin("command" | "script") => view.script_of(step).is_some_and(|script| {
             let mut loops = false;
             script.content.program.walk(&mut |s| loops |= matches!(s.kind, Kind::Loop { .. }));
@@ -213,14 +228,18 @@ fn only_reads(view: &TaskView<'_>, run: &Run<'_>) -> bool {
         "sed" => !run.words.iter().any(|word| word.literal().is_none_or(|word| word.starts_with("-i"))),
         "git" => {
             let asks = run.words.iter().skip(1).filter_map(Value::literal).find(|word| {
-                matches!(*word, "show" | "log" | "rev-parse" | "rev-list" | "cat-file" | "ls-tree" | "ls-files" | "status" | "diff")
+                matches!(
+                    *word,
+                    "show" | "log" | "rev-parse" | "rev-list" | "cat-file" | "ls-tree" | "ls-files" | "status" | "diff"
+                )
             });
             asks.is_some()
         }
         "docker" => matches!(word(1), "inspect" | "ps" | "logs" | "port"),
         _ => {
             let start = run.content.span(run.statement.range.clone());
-            let mut acts = view.effects.acts.iter().filter(|act| act.span.file == start.file && act.span.start == start.start);
+            let mut acts =
+                view.effects.acts.iter().filter(|act| act.span.file == start.file && act.span.start == start.start);
             let mut any = false;
             acts.all(|act| {
                 any = true;
@@ -298,22 +317,39 @@ fn in_script(view: &TaskView<'_>, script: &Followed<'_>) -> Vec<Claim> {
         return found;
     }
     let own = &*script.view.content;
+    let mut loops: Vec<std::ops::Range<usize>> = Vec::new();
+    own.program.walk(&mut |s| {
+        if matches!(s.kind, Kind::Loop { .. }) {
+            loops.push(s.range.clone());
+        }
+    });
+    // Each round of a loop may compare with another value.
+    let in_loop = |s: &Statement| loops.iter().any(|outer| outer.start <= s.range.start && s.range.end <= outer.end);
     for question in view.asked().iter().filter(|question| std::ptr::eq(question.content, own)) {
-        let Some((subject, part)) = read_by(question) else { continue };
+        let Some((subject, part)) = read_by(question).filter(|_| !in_loop(question.statement)) else { continue };
         let Some(wanted) = compared(question) else { continue };
         let Some(at) = question.runs.last().and_then(|run| place(run)) else { continue };
-        found.push(Claim { subject, part, wanted, span: question.span, at });
+        let is_strict = loops.is_empty() && question.runs.iter().all(|run| !run.lenient);
+        found.push(Claim { subject, part, wanted, span: question.span, at, is_strict });
     }
     // Only a script that uses jq can have these.
-    let mut jq = script.trace.runs.iter().filter(|run| run.statement.name() == "jq" && is_decisive(run)).peekable();
+    let jq = script
+        .trace
+        .runs
+        .iter()
+        .filter(|run| run.statement.name() == "jq" && is_decisive(run) && !in_loop(run.statement));
+    let mut jq = jq.peekable();
     if jq.peek().is_some() {
         let fed: Vec<_> = asked::filtered_by(script).collect();
         for run in jq {
             let input = fed.iter().find(|(_, known, _)| std::ptr::eq(*known, run)).map(|(first, ..)| *first);
-            let (Some(subject), Some(filter), Some(at)) = (source(run, input), asked::operand(run), place(run)) else { continue };
+            let (Some(subject), Some(filter), Some(at)) = (source(run, input), asked::operand(run), place(run)) else {
+                continue;
+            };
             let span = run.content.span(run.statement.range.clone());
             for (part, wanted) in conditions(&filter) {
-                found.push(Claim { subject: subject.clone(), part, wanted, span, at });
+                let is_strict = loops.is_empty() && !run.lenient;
+                found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict });
             }
         }
     }
@@ -323,7 +359,8 @@ fn in_script(view: &TaskView<'_>, script: &Followed<'_>) -> Vec<Claim> {
 
 /// Whether the script fails unless this `jq -e` succeeds.
 fn is_decisive(run: &Run<'_>) -> bool {
-    let exits = asked::options(run).contains('e') || run.words.iter().any(|word| word.literal() == Some("--exit-status"));
+    let exits =
+        asked::options(run).contains('e') || run.words.iter().any(|word| word.literal() == Some("--exit-status"));
     exits && !run.maybe && {
         let (succeeded, failed) = flow::outcomes(&run.content.program, &run.statement.range);
         succeeded.zero && !failed.zero

@@ -107,12 +107,19 @@ pub fn vague(view: &TaskView<'_>, out: &mut Diagnostics) {
         if phase != PhaseKind::Verify || !step.op.signature.judges {
             return;
         }
-        for (_, arg) in step.args.iter().filter(|(key, _)| matches!(key.value.as_str(), "rubric" | "contains" | "exact")) {
+        for (key, arg) in
+            step.args.iter().filter(|(key, _)| matches!(key.value.as_str(), "rubric" | "contains" | "exact"))
+        {
             let Some(text) = arg.as_literal() else { continue };
             let lower = text.to_lowercase();
             let words = || lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
             let praises = words().any(|word| PRAISE.contains(&word));
-            if praises && words().all(|word| PRAISE.contains(&word) || PLAIN.contains(&word)) {
+            // A short reference may be the answer itself: `valid`.
+            let is_sentence = || words().count() > 2 && words().any(|word| JUDGED.contains(&word));
+            if praises
+                && words().all(|word| [&PRAISE[..], &PLAIN, &JUDGED].iter().any(|known| known.contains(&word)))
+                && (key.value == "rubric" || is_sentence())
+            {
                 out.push(
                     Diagnostic::new(&VAGUE_RUBRIC, arg.span, "this contains no criterion: it fits almost every answer")
                         .help("say what the answer must contain, or which facts must be true"),
@@ -131,12 +138,18 @@ const PRAISE: [&str; 47] = [
     "high", "professional", "polite", "friendly", "convincing", "coherent", "relevant", "understandable", "logical", "thorough", "valid",
 ];
 
+/// Words for what the agent returns.
+#[rustfmt::skip]
+const JUDGED: [&str; 18] = [
+    "agent", "assistant", "model", "ai", "answer", "answers", "answered", "response", "responses", "reply", "output", "result", "job", "work",
+    "explanation", "explains", "explain", "explained",
+];
+
 /// Words that name nothing of a task.
 #[rustfmt::skip]
-const PLAIN: [&str; 75] = [
+const PLAIN: [&str; 56] = [
     "the", "a", "an", "and", "or", "of", "to", "in", "is", "was", "were", "are", "be", "has", "have", "had", "it", "its", "this", "that", "if",
     "whether", "how", "very", "really", "all", "any", "not", "should", "must", "can", "will", "did", "does", "do", "done", "with", "for", "by",
     "judge", "check", "decide", "evaluate", "rate", "assess", "verify", "grade", "score", "pass", "passes", "fail",
-    "agent", "assistant", "model", "ai", "it", "answer", "answers", "answered", "response", "responses", "reply", "output", "result", "job", "work",
-    "explanation", "explains", "explain", "explained", "things", "everything", "sense", "makes", "way",
+    "things", "everything", "sense", "makes", "way",
 ];

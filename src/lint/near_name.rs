@@ -131,8 +131,12 @@ fn locations(view: &TaskView<'_>, out: &mut Diagnostics) {
     others.truncate(256);
     for (url, span) in &deleted {
         let Some((parent, name)) = url.trim_end_matches('/').rsplit_once('/') else { continue };
-        let is_known = others.iter().any(|other| other.strip_prefix(url.as_str()).is_some_and(|rest| !rest.starts_with(is_part)));
-        if is_known || name.len() < 3 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
+        let is_known =
+            others.iter().any(|other| other.strip_prefix(url.as_str()).is_some_and(|rest| !rest.starts_with(is_part)));
+        if is_known
+            || name.len() < 3
+            || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        {
             continue;
         }
         let near = others.iter().filter_map(|other| other.strip_prefix(parent)?.strip_prefix('/')).find(|rest| {
@@ -141,14 +145,19 @@ fn locations(view: &TaskView<'_>, out: &mut Diagnostics) {
                 long.strip_suffix(name).is_some_and(|begin| begin.ends_with(['-', '_', '/']))
                     || long.strip_prefix(name).is_some_and(|end| end.starts_with(['-', '_']))
             };
-            let is_deleted = deleted.iter().any(|(known, _)| known.strip_prefix(parent).is_some_and(|end| end[1..] == **rest));
+            let is_deleted =
+                deleted.iter().any(|(known, _)| known.strip_prefix(parent).is_some_and(|end| end[1..] == **rest));
             !is_deleted && (is_longer(first) || is_longer(rest) || is_near(name, first))
         });
         if let Some(near) = near.filter(|_| !out.iter().any(|other| other.span == *span)) {
             out.push(
-                Diagnostic::new(&ODD_WORD, *span, format!("`{name}` appears only in cleanup; a similar name appears elsewhere"))
-                    .here(format!("did you mean `{near}`?"))
-                    .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+                Diagnostic::new(
+                    &ODD_WORD,
+                    *span,
+                    format!("`{name}` appears only in cleanup; a similar name appears elsewhere"),
+                )
+                .here(format!("did you mean `{near}`?"))
+                .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
             );
         }
     }
@@ -158,7 +167,7 @@ fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// The texts of a task outside of verify and cleanup.
+/// The texts of a task outside of cleanup, and the names in them.
 struct Known {
     said: String,
     /// Setup and the variables.
@@ -278,25 +287,25 @@ const ENDINGS: [&str; 6] = ["s", "es", "d", "ed", "r", "S"];
 
 /// The tokens of a text that may be names, and their offsets.
 fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    texts::words(text, is_part)
-        .filter(|(_, word)| word.starts_with(|c: char| c.is_ascii_alphabetic()))
+    texts::words(text, is_part).filter(|(_, word)| word.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// The names in a prompt: quoted, with an underscore or a digit, in capitals, or after a word that introduces a name.
 fn named(said: &str) -> impl Iterator<Item = &str> {
-    tokens(said).filter(|(at, word)| {
-        let before = &said[..*at];
-        let behind = &said[at + word.len()..];
-        let form = word.contains(['_', '-']) && !word.ends_with('-')
-            || word.bytes().any(|b| b.is_ascii_digit())
-            || word.bytes().skip(1).any(|b| b.is_ascii_uppercase());
-        let quoted = before.ends_with(['`', '"', '\'', '/', '@']) || behind.starts_with(['`', '/', '@', '=', '_']);
-        form || quoted
-            || INTRODUCTIONS.iter().any(|introduction| {
-                before.strip_suffix(introduction).is_some_and(|rest| rest.ends_with([' ', '\n']) || rest.is_empty())
-            })
-    })
-    .map(|(_, word)| word)
+    tokens(said)
+        .filter(|(at, word)| {
+            let before = &said[..*at];
+            let behind = &said[at + word.len()..];
+            let form = word.contains(['_', '-']) && !word.ends_with('-')
+                || word.bytes().any(|b| b.is_ascii_digit())
+                || word.bytes().skip(1).any(|b| b.is_ascii_uppercase());
+            let quoted = before.ends_with(['`', '"', '\'', '/', '@']) || behind.starts_with(['`', '/', '@', '=', '_']);
+            form || quoted
+                || INTRODUCTIONS.iter().any(|introduction| {
+                    before.strip_suffix(introduction).is_some_and(|rest| rest.ends_with([' ', '\n']) || rest.is_empty())
+                })
+        })
+        .map(|(_, word)| word)
 }
 
 /// Words before a name.
@@ -413,7 +422,8 @@ fn in_text(text: &str, visit: &mut dyn FnMut(&str, std::ops::Range<usize>, Optio
 /// `column = 'name'`.
 static SQL: Ascii = ascii(r"\b([a-z_]+)\s*=\s*'([A-Za-z][\w-]+)'");
 /// An argument of a function about privileges or about objects: `has_table_privilege('role', 'table', …`.
-static ARGUMENT: Ascii = ascii(r"\b(?:has_\w+_privilege|to_regclass|to_regrole|pg_has_role|obj_description)\('([A-Za-z][\w-]+)'");
+static ARGUMENT: Ascii =
+    ascii(r"\b(?:has_\w+_privilege|to_regclass|to_regrole|pg_has_role|obj_description)\('([A-Za-z][\w-]+)'");
 /// `.name == "web"`, `@.name=="web"` in filters.
 static NAMED: Ascii = ascii(r#"\bname\s*==\s*\\?["']([A-Za-z][\w-]+)\\?["']"#);
 /// A word to which a field is set.
@@ -434,7 +444,10 @@ fn options<'w>(words: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
             None => (option, *words.get(at + 1)?),
         };
         let names = name.ends_with("name")
-            || matches!(name, "label" | "branch" | "base" | "head" | "bucket" | "topic" | "queue" | "database" | "milestone");
+            || matches!(
+                name,
+                "label" | "branch" | "base" | "head" | "bucket" | "topic" | "queue" | "database" | "milestone"
+            );
         (names && !name.contains("hostname") && name != "username-file").then_some(value)
     })
 }
@@ -442,10 +455,14 @@ fn options<'w>(words: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
 /// The revisions that a git command names.
 fn revisions<'w>(words: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
     let asks = words.iter().position(|word| {
-        matches!(*word, "show" | "log" | "rev-list" | "rev-parse" | "ls-tree" | "cat-file" | "diff" | "merge-base" | "branch")
+        matches!(
+            *word,
+            "show" | "log" | "rev-list" | "rev-parse" | "ls-tree" | "cat-file" | "diff" | "merge-base" | "branch"
+        )
     });
     let operands = words.iter().skip(asks.map_or(words.len(), |asks| asks + 1)).filter(|word| !word.starts_with('-'));
-    let revisions = operands.flat_map(|word| word.split("..")).filter_map(|word| word.split([':', '~', '^', '@']).next());
+    let revisions =
+        operands.flat_map(|word| word.split("..")).filter_map(|word| word.split([':', '~', '^', '@']).next());
     // The last part of `fix/rate`.
     revisions.filter_map(|revision| revision.rsplit('/').next())
 }

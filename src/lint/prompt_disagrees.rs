@@ -325,9 +325,9 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let verified = MESSAGE.replace_all(verified, |_| " ".to_owned());
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_checked = |name: &str| {
-        verified.match_indices(name).any(|(at, _)| {
-            !verified[..at].ends_with(is_part) && !verified[at + name.len()..].starts_with(is_part)
-        })
+        verified
+            .match_indices(name)
+            .any(|(at, _)| !verified[..at].ends_with(is_part) && !verified[at + name.len()..].starts_with(is_part))
     };
     let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !is_checked(name)).collect();
     if free.is_empty() || !view.effects.sees(PhaseKind::Setup) {
@@ -877,8 +877,9 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
 }
 
 /// The text after the name of a field: `… to "on"`, or the value itself at the end of the clause.
-static TOLD: Ascii =
-    ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+to\s+(?P<plain>[A-Za-z][\w-]+)\s*(?:$|and\b)|\s+(?P<bare>[A-Za-z][\w-]+)\s*(?:$|and\b))"#);
+static TOLD: Ascii = ascii(
+    r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+to\s+(?P<plain>[A-Za-z][\w-]+)\s*(?:$|and\b)|\s+(?P<bare>[A-Za-z][\w-]+)\s*(?:$|and\b))"#,
+);
 
 /// The words before a field that is changed: `switch the`.
 static CHANGED: Ascii = ascii(r"\b(?:set|change|switch|move|upgrade|downgrade|update)\s+(?:the|its|their)\s+$");
@@ -951,7 +952,8 @@ const FILLERS: [&str; 37] = [
 static PAIR: Ascii = ascii(r"^=([A-Za-z0-9][\w./:-]*)");
 
 /// The value after a spoken key: ` to always`, ` set to "always"`.
-static SPOKEN: Ascii = ascii(r#"^\s+(?:is\s+)?(?:set\s+)?to\s+[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:and|for|in|on|of)\b)"#);
+static SPOKEN: Ascii =
+    ascii(r#"^\s+(?:is\s+)?(?:set\s+)?to\s+[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:and|for|in|on|of)\b)"#);
 
 /// The text after a key: `set to debug`, `with the value "debug"`, `=debug`.
 static SET: Ascii = ascii(
@@ -1006,8 +1008,10 @@ fn phrases(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span,
     let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
     for (span, text) in looked_for(view) {
         let own = words(&text);
-        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'-' | b'.' | b',' | b'!' | b'?'));
-        if own.len() < 2 || !plain || !text.contains(' ') || flat.contains(text.trim()) || known.others.contains(&text) {
+        let plain =
+            text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'-' | b'.' | b',' | b'!' | b'?'));
+        if own.len() < 2 || !plain || !text.contains(' ') || flat.contains(text.trim()) || known.others.contains(&text)
+        {
             continue;
         }
         let near = quoted.iter().filter(|known| {
@@ -1033,7 +1037,9 @@ fn addresses(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Spa
     }
     let is_checked = |address: &str| ADDRESS.find_iter(&known.verified).any(|m| m.as_str() == address);
     for (span, text) in looked_for(view) {
-        let Some((user, _)) = text.split_once('@').filter(|_| ADDRESS.find_iter(&text).next().is_some_and(|m| m.as_str() == text)) else {
+        let Some((user, _)) =
+            text.split_once('@').filter(|_| ADDRESS.find_iter(&text).next().is_some_and(|m| m.as_str() == text))
+        else {
             continue;
         };
         let is_free = !told.contains(text.as_str()) && !known.others.contains(&text);
@@ -1084,8 +1090,15 @@ fn nouns(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, o
 
 /// Columns of the catalogs of databases, and the words for what they name.
 const NOUNS: [(&str, &str); 9] = [
-    ("column_name", "column"), ("attname", "column"), ("table_name", "table"), ("tablename", "table"),
-    ("indexname", "index"), ("index_name", "index"), ("rolname", "role"), ("usename", "user"), ("datname", "database"),
+    ("column_name", "column"),
+    ("attname", "column"),
+    ("table_name", "table"),
+    ("tablename", "table"),
+    ("indexname", "index"),
+    ("index_name", "index"),
+    ("rolname", "role"),
+    ("usename", "user"),
+    ("datname", "database"),
 ];
 
 static CATALOG: Ascii = ascii(
@@ -1096,7 +1109,9 @@ static CATALOG: Ascii = ascii(
 static OPTION: Ascii = ascii(r#"\s--(label|branch|milestone|bucket|queue|topic)[= ]["']?([A-Za-z][\w.-]+)"#);
 
 /// The name after the word for what it names.
-static NAMED: Ascii = ascii(r#"^\s+(?:named\s+|called\s+)?[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:of|to|in|on|and|from|with|for|as|must|must not|should)\b)"#);
+static NAMED: Ascii = ascii(
+    r#"^\s+(?:named\s+|called\s+)?[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:of|to|in|on|and|from|with|for|as|must|must not|should)\b)"#,
+);
 
 /// `from 15:00 to 16:30 UTC`, but verify looks for `T150000Z` and `T173000Z`.
 fn clocks(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
