@@ -22,6 +22,7 @@ mod collisions;
 mod dead_check;
 mod comparison;
 mod config;
+mod contradiction;
 mod downloads;
 mod does_it;
 mod duplicate_name;
@@ -44,6 +45,7 @@ mod kubectl;
 mod listing;
 mod misspelt;
 mod models;
+mod near_name;
 mod no_effect;
 mod no_field;
 mod no_verdict;
@@ -218,6 +220,18 @@ fn wrong_stream(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn error_continues(view: &TaskView<'_>, out: &mut Diagnostics) {
     error_branch::check(view, out);
     no_effect::given_up(view, out);
+}
+
+/// Expectations that nothing can meet, alone or together with those of another check.
+fn cannot_hold(view: &TaskView<'_>, out: &mut Diagnostics) {
+    unsatisfiable::check(view, out);
+    contradiction::check(view, out);
+}
+
+/// A word or a name that is spelled differently elsewhere.
+fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
+    odd_word::check(view, out);
+    near_name::check(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -418,6 +432,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &judge::NO_JUDGE, found: Found::UnderEval(judge::check) },
     Lint { rule: &judge::JUDGE_CANNOT_JUDGE, found: Found::InEval(judge::cannot) },
     Lint { rule: &judge::JUDGE_IS_AGENT, found: Found::InEval(judge::own) },
+    Lint { rule: &judge::VAGUE_RUBRIC, found: Found::InTask(judge::vague) },
     // scripts
     Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
     way(&executable::SCRIPT_WITHOUT_SHEBANG),
@@ -453,7 +468,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
     Lint { rule: &prompt_in_shell::PROMPT_NOT_PASSED, found: Found::InEval(prompt_in_shell::passed) },
     Lint { rule: &decode::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
-    Lint { rule: &unsatisfiable::UNSATISFIABLE_EXPECTATION, found: Found::InTask(unsatisfiable::check) },
+    Lint { rule: &unsatisfiable::UNSATISFIABLE_EXPECTATION, found: Found::InTask(cannot_hold) },
     Lint { rule: &unsatisfiable::IMPOSSIBLE_TOOL_NAME, found: Found::InEval(unsatisfiable::tool_names) },
     Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
     Lint { rule: &verify::ABSENCE_ALONE, found: Found::InTask(verify::absence_alone) },
@@ -514,7 +529,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_continues) },
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
     // After the rules that know the meaning of a word.
-    Lint { rule: &odd_word::ODD_WORD, found: Found::InTask(odd_word::check) },
+    Lint { rule: &odd_word::ODD_WORD, found: Found::InTask(looks_misspelt) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::UnderAndInEval(servers::required, oracle::calls) },

@@ -14,7 +14,7 @@ use crate::{
     },
     effects::{
         Followed,
-        asked::Question,
+        asked::{Demand, Form, Question},
         script::{Content, ScriptView},
         shell::Run,
         value::Value,
@@ -511,6 +511,7 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
         in_calls(&script.content, &mut found);
         in_python(&script.content, &mut found);
     }
+    of_helpers(view, &mut found);
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
             if let (Some(path), Some(value)) =
@@ -541,6 +542,32 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
         });
     });
     found
+}
+
+/// Comparisons in functions whose arguments are the path and the value: `expect .spec.suspend true`.
+fn of_helpers(view: &TaskView<'_>, found: &mut Vec<Fact>) {
+    let known: FxHashSet<Span> = found.iter().map(|fact| fact.span).collect();
+    for question in view.asked().iter().filter(|question| !known.contains(&question.span)) {
+        let (Form::Field(path), Demand::Compared { operator, with }) = (&question.form, &question.demand) else {
+            continue;
+        };
+        let wanted = match operator.as_str() {
+            "=" | "==" | "-eq" => true,
+            "!=" | "-ne" => false,
+            _ => continue,
+        };
+        let text = question.content.text.get(question.statement.range.clone()).unwrap_or_default();
+        // The value is an argument of the function.
+        if with.is_empty() || with.contains('*') || text.contains(with.as_str()) || question.is_wanted() != Some(wanted)
+        {
+            continue;
+        }
+        let is_known = |key: &str| found.iter().any(|fact| fact.key == key && fact.text() == *with);
+        if let Some(key) = last_name(path).filter(|key| !is_known(key)) {
+            let (parent, value, span) = (parent(path), scalar(with), question.span);
+            found.push(Fact { key, parent, value, span, typed: false, exact: true });
+        }
+    }
 }
 
 /// `{path: $.a.b, equals: c}`, anywhere in an expectation.

@@ -1,9 +1,9 @@
 //! Judges that are not configured, that cannot judge, or that judge their own answers.
 
-use super::{EvalView, UnderView};
+use super::{EvalView, TaskView, UnderView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::{Agent, AgentRef, RequirementKind, is_variable},
+    hir::{Agent, AgentRef, PhaseKind, RequirementKind, is_variable},
     plan::AgentKind,
     rule,
 };
@@ -12,6 +12,7 @@ rule! {
     pub static NO_JUDGE = "no-judge", Verdict;
     pub static JUDGE_CANNOT_JUDGE = "judge-cannot-judge", Verdict;
     pub static JUDGE_IS_AGENT = "judge-is-agent", Warning;
+    pub static VAGUE_RUBRIC = "vague-rubric", Warning;
 }
 
 /// No judge is configured. Upstream installs a judge that passes everything (`tests/coverage.md` B11).
@@ -99,3 +100,56 @@ pub fn own(view: &EvalView<'_>, out: &mut Diagnostics) {
         );
     }
 }
+
+/// A criterion that consists of general praise: no answer contradicts it.
+pub fn vague(view: &TaskView<'_>, out: &mut Diagnostics) {
+    view.task.walk(&mut |phase, step| {
+        if phase != PhaseKind::Verify || !step.op.signature.judges {
+            return;
+        }
+        for (key, arg) in
+            step.args.iter().filter(|(key, _)| matches!(key.value.as_str(), "rubric" | "contains" | "exact"))
+        {
+            let Some(text) = arg.as_literal() else { continue };
+            let lower = text.to_lowercase();
+            let words = || lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+            let praises = words().any(|word| PRAISE.contains(&word));
+            // A short reference may be the answer itself: `valid`.
+            let is_sentence = || words().count() > 2 && words().any(|word| JUDGED.contains(&word));
+            if praises
+                && words().all(|word| [&PRAISE[..], &PLAIN, &JUDGED].iter().any(|known| known.contains(&word)))
+                && (key.value == "rubric" || is_sentence())
+            {
+                out.push(
+                    Diagnostic::new(&VAGUE_RUBRIC, arg.span, "this contains no criterion: it fits almost every answer")
+                        .help("say what the answer must contain, or which facts must be true"),
+                );
+            }
+        }
+    });
+}
+
+/// Words of praise without a measure.
+#[rustfmt::skip]
+const PRAISE: [&str; 47] = [
+    "good", "great", "well", "nice", "fine", "excellent", "perfect", "helpful", "useful", "correct", "correctly", "right", "proper", "properly",
+    "appropriate", "appropriately", "adequate", "adequately", "acceptable", "satisfactory", "satisfying", "reasonable", "sensible", "quality",
+    "clear", "clearly", "accurate", "accurately", "complete", "completely", "successful", "successfully", "sound", "ok", "okay", "best",
+    "high", "professional", "polite", "friendly", "convincing", "coherent", "relevant", "understandable", "logical", "thorough", "valid",
+];
+
+/// Words for what the agent returns.
+#[rustfmt::skip]
+const JUDGED: [&str; 18] = [
+    "agent", "assistant", "model", "ai", "answer", "answers", "answered", "response", "responses", "reply", "output", "result", "job", "work",
+    "explanation", "explains", "explain", "explained",
+];
+
+/// Words that name nothing of a task.
+#[rustfmt::skip]
+const PLAIN: [&str; 56] = [
+    "the", "a", "an", "and", "or", "of", "to", "in", "is", "was", "were", "are", "be", "has", "have", "had", "it", "its", "this", "that", "if",
+    "whether", "how", "very", "really", "all", "any", "not", "should", "must", "can", "will", "did", "does", "do", "done", "with", "for", "by",
+    "judge", "check", "decide", "evaluate", "rate", "assess", "verify", "grade", "score", "pass", "passes", "fail",
+    "things", "everything", "sense", "makes", "way",
+];

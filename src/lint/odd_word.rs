@@ -131,7 +131,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// Whether a program uses the word: as a field, a kind, a state or a name.
-fn is_of_program(word: &str) -> bool {
+pub(super) fn is_of_program(word: &str) -> bool {
     tools::all().any(|tool| {
         tool.kind(word).is_some()
             || tool.states.iter().chain(&tool.names).any(|known| known == word)

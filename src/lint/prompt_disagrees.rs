@@ -11,7 +11,7 @@ use super::{
     texts,
 };
 use crate::{
-    ascii::{Ascii, ascii},
+    ascii::{Ascii, Captures, ascii},
     bash::program::Kind,
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{Verb, asked::Demand, script::Content, value::Value},
@@ -47,13 +47,18 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     named_values(view, said, &known, prompt, out);
     told_values(view, said, prompt, out);
     set_values(view, said, prompt, out);
+    images(view, said, &known, prompt, out);
+    phrases(view, said, &known, prompt, out);
+    clocks(view, said, &known, prompt, out);
+    addresses(view, said, &known, prompt, out);
+    nouns(view, said, &known, prompt, out);
     cases(view, said, prompt, out);
     namespaces(view, said, prompt, out);
     let mut asked = values(said);
     // A prompt may contain numbers as words.
     let lower = said.to_lowercase();
     for (number, word) in NUMBERS.iter().enumerate() {
-        if lower.contains(word) && texts::has_word(&lower, word) {
+        if is_spoken(&lower, word) {
             asked.insert(Item { form: "number of 1".to_owned(), text: (number + 2).to_string() });
         }
     }
@@ -65,7 +70,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let expected: Vec<(Span, Item)> = expected(view)
         .into_iter()
         .flat_map(|(span, text)| values(&text).into_iter().map(move |item| (span, item)))
-        .filter(|(_, item)| forms.contains(item.form.as_str()) && !asked.contains(item))
+        .filter(|(_, item)| forms.contains(item.form.as_str()) && !asked.contains(item) && !is_told(&lower, &item.text))
         .collect();
     if expected.is_empty() {
         return;
@@ -82,11 +87,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     view.task.walk(&mut |phase, step| {
         let text = if phase == PhaseKind::Verify { &mut verified } else { &mut others };
         step.templates(&mut |template| text.push_str(&format!("{}\n", texts::written(template))));
-        let mut add = |arg: &crate::hir::Arg<crate::hir::Def>| {
-            text.push_str(&format!("{}\n", arg.as_value().unwrap_or_default()))
-        };
-        step.args.iter().for_each(|(_, arg)| add(arg));
-        step.expect.iter().for_each(|(_, arg)| add(arg));
+        step.args.iter().for_each(|(_, arg)| constants_in(arg, text));
+        step.expect.iter().for_each(|(_, arg)| constants_in(arg, text));
     });
     let (others, verified) = (values(&others), values(&verified));
     let is_counted = |item: &Item| {
@@ -98,12 +100,17 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if free.is_empty() {
         return;
     }
+    let counts = LazyCell::new(|| counts(view));
     let mut told = BTreeSet::new();
     for (span, item) in expected {
         if others.contains(&item) || !told.insert(item.clone()) {
             continue;
         }
-        if let [other] = free.iter().filter(|other| other.form == item.form).collect::<Vec<_>>()[..] {
+        // A number of lines is no percentage and no duration.
+        let is_newer = item.form.starts_with("image") && NEWER.is_match(&lower);
+        let fits = |other: &Item| !is_newer && (!is_measured(&lower, &other.text) || !counts.contains(&span));
+        let same = |other: &&&Item| other.form == item.form && fits(other);
+        if let [other] = free.iter().filter(same).collect::<Vec<_>>()[..] {
             let finding = disagrees(span, &item.text, &other.text, prompt);
             // The checks above may have reported the same disagreement.
             if !out.iter().any(|known| known.message == finding.message) {
@@ -124,6 +131,16 @@ fn whole_numbers<'t>(text: &'t str, number: &'t str) -> impl Iterator<Item = usi
     })
 }
 
+/// Whether a word occurs on its own: not in `two.txt` or `two-step`.
+fn is_spoken(lower: &str, word: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
+    lower.match_indices(word).any(|(at, _)| {
+        let behind = &lower[at + word.len()..];
+        let continues = behind.strip_prefix(['.', '-', '/']).unwrap_or(behind);
+        !lower[..at].ends_with(part) && !continues.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
 /// Whether the prompt adds this number to another or subtracts it: verify then checks the result.
 fn is_added(lower: &str, number: &str) -> bool {
     whole_numbers(lower, number).any(|at| {
@@ -132,6 +149,42 @@ fn is_added(lower: &str, number: &str) -> bool {
         ["add", "adding", "subtract", "by", "plus", "minus"].iter().any(|word| before.ends_with(word))
             || ["more", "additional", "extra", "further", "fewer"].iter().any(|word| behind.starts_with(word))
     })
+}
+
+/// Whether the prompt has this quantity in another form: `10 minutes` for `10m`.
+fn is_told(lower: &str, text: &str) -> bool {
+    let Some(quantity) = Quantity::of_value(text).filter(|quantity| !quantity.unit.is_empty()) else { return false };
+    Quantity::all(lower).iter().any(|(_, other)| !other.unit.is_empty() && other.is(&quantity))
+}
+
+/// Whether each occurrence of a number in the prompt is followed by a unit.
+fn is_measured(lower: &str, number: &str) -> bool {
+    let units = ["%", "percent", "second", "minute", "hour", "day", "week", "month", "year", "byte", "kb", "mb", "gb"];
+    whole_numbers(lower, number).all(|at| {
+        let behind = lower[at + number.len()..].trim_start_matches([' ', '-']);
+        units.iter().any(|unit| behind.starts_with(unit))
+    })
+}
+
+/// The spans of expectations of a number of lines or items.
+fn counts(view: &TaskView<'_>) -> BTreeSet<Span> {
+    fn collect(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut BTreeSet<Span>) {
+        match &arg.kind {
+            ArgKind::Record(fields) => fields.iter().for_each(|(key, inner)| {
+                if matches!(key.value.as_str(), "lines" | "length") {
+                    found.insert(inner.span);
+                }
+                collect(inner, found);
+            }),
+            ArgKind::List(items) => items.iter().for_each(|item| collect(item, found)),
+            _ => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| step.expect.iter().for_each(|(_, expect)| collect(expect, &mut found)));
+    });
+    found
 }
 
 /// Whether verify may check this number: for `three services`, it must mention services.
@@ -268,7 +321,15 @@ pub(super) fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) ->
 /// of its parts.
 fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let Elsewhere { verify: verified, rest: others } = facts::elsewhere(view);
-    let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !verified.contains(name)).collect();
+    // A message may have the name that the check misses.
+    let verified = MESSAGE.replace_all(verified, |_| " ".to_owned());
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_checked = |name: &str| {
+        verified
+            .match_indices(name)
+            .any(|(at, _)| !verified[..at].ends_with(is_part) && !verified[at + name.len()..].starts_with(is_part))
+    };
+    let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !is_checked(name)).collect();
     if free.is_empty() || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
@@ -387,12 +448,17 @@ fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
 
 /// `set threads to 8`, but verify checks for `.threads == 16`.
 fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let lower = said.to_ascii_lowercase();
     for fact in facts::asked(view) {
         let value = fact.text();
         if value.parse::<f64>().is_err() || fact.key.len() < 3 || texts::has_word(said, &value) {
             continue;
         }
-        let behind = said.match_indices(fact.key.as_str()).map(|(at, _)| &said[at + fact.key.len()..]);
+        // `container port 8080`, for the field `containerPort`.
+        let words = crate::effects::words(&fact.key);
+        let phrase = if words.len() > 1 { words.join(" ") } else { fact.key.clone() };
+        let spoken = lower.match_indices(&phrase).filter(|_| words.len() > 1);
+        let behind = said.match_indices(fact.key.as_str()).chain(spoken).map(|(at, name)| &said[at + name.len()..]);
         let given: BTreeSet<&str> = behind
             .filter_map(|rest| NUMBER.captures(rest))
             .filter_map(|found| found.get(1))
@@ -410,6 +476,19 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
 struct Known {
     verified: String,
     others: String,
+}
+
+/// Appends the keys of an argument and its values that are not texts, one per line.
+fn constants_in(arg: &crate::hir::Arg<crate::hir::Def>, text: &mut String) {
+    match &arg.kind {
+        ArgKind::Record(fields) => fields.iter().for_each(|(key, inner)| {
+            text.push_str(&format!("{}\n", key.value));
+            constants_in(inner, text);
+        }),
+        ArgKind::List(items) => items.iter().for_each(|item| constants_in(item, text)),
+        ArgKind::Text(_) => {}
+        _ => text.push_str(&format!("{}\n", arg.as_value().unwrap_or_default())),
+    }
 }
 
 /// Computed on first use.
@@ -438,9 +517,7 @@ impl Known {
                     });
                     text.push('\n');
                 });
-                if let Some(value) = arg.as_value().filter(|value| !value.is_string()) {
-                    text.push_str(&format!("{value}\n"));
-                }
+                constants_in(arg, text);
             };
             step.args.iter().for_each(|(_, arg)| add(arg));
             step.expect.iter().for_each(|(_, arg)| add(arg));
@@ -576,8 +653,8 @@ fn times(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         let told: BTreeSet<(u32, u32, &str)> = TIME
             .captures_iter(said)
             .filter_map(|time| {
-                let part = |group: usize| time.get(group)?.as_str().parse::<u32>().ok();
-                Some((part(1)?, part(2)?, time.get(0)?.as_str()))
+                let (hour, minute) = hour_and_minute(&time)?;
+                Some((hour, minute, time.get(0)?.as_str()))
             })
             .collect();
         if let [(h, m, shown)] = told.into_iter().collect::<Vec<_>>()[..]
@@ -768,8 +845,9 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
             let rest = &said[at + key.len()..sentence.end.max(at + key.len())];
             let rest = rest.strip_prefix('s').unwrap_or(rest);
             let clause = rest.split([',', ';', ')']).next().unwrap_or_default();
-            let with = ["with the ", "with a ", "in the "].iter().any(|word| lower[..at].ends_with(word));
+            let with = ["with the ", "with a ", "in the ", "to the "].iter().any(|word| lower[..at].ends_with(word));
             let listed = lower[..at].ends_with("and the ");
+            let changed = CHANGED.is_match(&lower[..at]);
             let found = TOLD.captures(clause)?;
             let group = |name: &str| found.name(name).map(|m| m.as_str().trim_end_matches('.'));
             group("value")
@@ -780,11 +858,16 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
                         with || listed && is_name
                     })
                 })
+                .or_else(|| group("plain").filter(|plain| changed && !FILLERS.contains(plain)))
                 .map(str::to_owned)
         });
         let Some(told) = told.filter(|told| is_word(told) && !told.eq_ignore_ascii_case(&value)) else { continue };
-        // Verify may check that the old value is gone.
-        let is_old = facts::given(view).iter().any(|given| given.key == fact.key && given.text() == value);
+        // Verify may check that the old value is gone; an expectation of a step requires its value.
+        let in_script = view.scripts.iter().any(|script| {
+            let whole = script.content.span(0..script.content.text.len());
+            whole.file == fact.span.file && whole.start <= fact.span.start && fact.span.end <= whole.end
+        });
+        let is_old = in_script && facts::given(view).iter().any(|given| given.key == fact.key && given.text() == value);
         let asked_too = facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == told);
         if !is_old && !asked_too {
             out.push(disagrees(fact.span, &value, &told, prompt));
@@ -794,35 +877,278 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
 }
 
 /// The text after the name of a field: `… to "on"`, or the value itself at the end of the clause.
-static TOLD: Ascii =
-    ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[A-Za-z][\w-]+)\s*$)"#);
+static TOLD: Ascii = ascii(
+    r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+to\s+(?P<plain>[A-Za-z][\w-]+)\s*(?:$|and\b)|\s+(?P<bare>[A-Za-z][\w-]+)\s*(?:$|and\b))"#,
+);
 
-/// `with LOG_LEVEL set to debug`, but verify checks for another value of the key.
+/// The words before a field that is changed: `switch the`.
+static CHANGED: Ascii = ascii(r"\b(?:set|change|switch|move|upgrade|downgrade|update)\s+(?:the|its|their)\s+$");
+
+/// `with LOG_LEVEL set to debug`, `the label tier=frontend`, `the restart policy to always`, but verify checks for another
+/// value of the key.
 fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let lower = said.to_ascii_lowercase();
     for fact in facts::asked(view) {
-        let (key, value) = (fact.key.as_str(), fact.text());
-        // An ordinary word in a sentence may not be the key.
-        let written = key.len() > 3 && key.bytes().any(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'));
-        if !written || value.is_empty() || texts::has_word(said, &value) {
+        let value = fact.text();
+        // `env.WANT` and `$want` in jq are no constants.
+        let is_constant = !value.is_empty() && !value.starts_with(['$', '.']) && !value.starts_with("env.");
+        if fact.key.len() < 2 || !is_constant || texts::has_word(said, &value) {
             continue;
         }
-        let behind = said.match_indices(key).map(|(at, _)| &said[at + key.len()..]);
-        let told = behind.filter_map(|rest| Some(SET.captures(rest)?.get(1)?.as_str().trim_end_matches('.'))).next();
-        let other = |told: &&str| {
-            let asked = facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == *told);
-            !asked && !told.eq_ignore_ascii_case(&value)
-        };
-        if let Some(told) = told.filter(other) {
+        let [told] = set_to(said, &lower, fact).into_iter().collect::<Vec<_>>()[..] else { continue };
+        let asked = || facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == told);
+        let same = told == value
+            || told.eq_ignore_ascii_case(&value) && !is_case_kept(fact)
+            || Quantity::of_value(told).zip(Quantity::of_value(&value)).is_some_and(|(a, b)| a.is(&b));
+        // What setup gives the field may be checked on another resource.
+        let is_given = || facts::given(view).iter().any(|given| given.key == fact.key && given.text() == value);
+        if !same && !asked() && !is_given() {
             out.push(disagrees(fact.span, &value, told, prompt));
             return;
         }
     }
 }
 
+/// Whether the value of this field has no other spelling: that of a label or of an environment variable.
+fn is_case_kept(fact: &facts::Fact) -> bool {
+    matches!(fact.parent.as_deref(), Some("data" | "labels" | "annotations" | "env" | "stringData"))
+}
+
+/// The values that the prompt gives to the field of a fact.
+fn set_to<'s>(said: &'s str, lower: &str, fact: &facts::Fact) -> BTreeSet<&'s str> {
+    let key = fact.key.as_str();
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let whole = |at: usize| !said[..at].ends_with(part);
+    let value = |rest: &'s str, pattern: &Ascii| {
+        let value = pattern.captures(rest)?.get(1)?.as_str().trim_end_matches(['.', ':', '-']);
+        (!value.is_empty() && !FILLERS.contains(&value)).then_some(value)
+    };
+    // An ordinary word in a sentence may not be the key.
+    let is_written = key.len() > 3 && key.bytes().any(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'));
+    let written = said.match_indices(key).filter(|(at, _)| whole(*at)).filter_map(|(at, _)| {
+        let rest = said.get(at + key.len()..)?;
+        value(rest, &PAIR).or_else(|| if is_written { value(rest, &SET) } else { None })
+    });
+    let found: BTreeSet<&str> = written.collect();
+    // `the restart policy to always` for `.RestartPolicy.Name`.
+    let outer = fact.parent.as_deref().filter(|_| matches!(key, "Name" | "name" | "value"));
+    let words = crate::effects::words(outer.unwrap_or(key));
+    if !found.is_empty() || words.len() < 2 {
+        return found;
+    }
+    let phrase = words.join(" ");
+    let spoken = lower.match_indices(&phrase).filter(|(at, _)| whole(*at));
+    spoken.filter_map(|(at, _)| value(said.get(at + phrase.len()..)?, &SPOKEN)).collect()
+}
+
+/// Words after a key that are no values.
+#[rustfmt::skip]
+const FILLERS: [&str; 37] = [
+    "the", "a", "an", "it", "its", "be", "that", "this", "each", "all", "both", "one", "your", "their", "what", "something", "is", "are", "has",
+    "must", "should", "with", "and", "or", "of", "to", "in", "on", "for", "from", "default", "name", "type", "which", "as", "not", "by",
+];
+
+/// The value directly after a key: `=frontend`.
+static PAIR: Ascii = ascii(r"^=([A-Za-z0-9][\w./:-]*)");
+
+/// The value after a spoken key: ` to always`, ` set to "always"`.
+static SPOKEN: Ascii =
+    ascii(r#"^\s+(?:is\s+)?(?:set\s+)?to\s+[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:and|for|in|on|of)\b)"#);
+
 /// The text after a key: `set to debug`, `with the value "debug"`, `=debug`.
 static SET: Ascii = ascii(
     r#"^[`"']?(?:\s*[=:]\s*|\s+(?:is\s+|be\s+)?(?:set\s+)?(?:to|with)\s+(?:the\s+)?(?:value\s+)?)[`"']?([\w./:-]+)"#,
 );
+
+/// The images with a tag in a text: the place, the name and the whole text.
+fn tagged(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    VALUE.find_iter(text).filter_map(|m| Some((m.start(), m.as_str().split_once(':')?.0, m.as_str())))
+}
+
+/// `the image nginx:1.26`, but the only tag of `nginx` in verify is another one.
+fn images(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    if !said.contains(':') || NEWER.is_match(&said.to_ascii_lowercase()) {
+        return;
+    }
+    let told: BTreeSet<(&str, &str)> = tagged(said).map(|(_, name, image)| (name, image)).collect();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify && !told.is_empty()) {
+        for (at, name, image) in tagged(&script.content.text) {
+            let same: Vec<&str> = told.iter().filter(|(other, _)| *other == name).map(|(_, image)| *image).collect();
+            let [asked] = same.as_slice() else { continue };
+            let tag = asked.split_once(':').map_or("", |(_, tag)| tag);
+            let only = || tagged(&known.verified).all(|(_, other, known)| other != name || known == image);
+            // An image that setup uses is another's, unless nothing else mentions the one of the prompt.
+            let is_free = || !known.others.contains(image) || !known.others.contains(asked);
+            let is_forwarded = || name == "localhost" && known.verified.contains("port-forward");
+            if *asked != image && !is_forwarded() && !known.verified.contains(tag) && only() && is_free() {
+                out.push(disagrees(script.content.span(at..at + image.len()), image, asked, prompt));
+                return;
+            }
+        }
+    }
+}
+
+/// Words of a prompt that asks for a version without naming it.
+static NEWER: Ascii = ascii(r"\b(?:next|newer|newest|latest|bump|minor|major|patch|older)\b");
+
+/// `the message "hello from helm"`, but verify compares with `hello helm`.
+fn phrases(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    let words = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_ascii_lowercase).collect()
+    };
+    let quoted: Vec<&str> = QUOTED
+        .captures_iter(said)
+        .filter_map(|quoted| Some(quoted.get(1)?.as_str()))
+        .filter(|text| text.trim().contains(' ') && text.len() < 200 && !known.verified.contains(*text))
+        .collect();
+    if quoted.is_empty() {
+        return;
+    }
+    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (span, text) in looked_for(view) {
+        let own = words(&text);
+        let plain =
+            text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'-' | b'.' | b',' | b'!' | b'?'));
+        if own.len() < 2 || !plain || !text.contains(' ') || flat.contains(text.trim()) || known.others.contains(&text)
+        {
+            continue;
+        }
+        let near = quoted.iter().filter(|known| {
+            let other = words(known);
+            let common = own.intersection(&other).count();
+            // A part of the text may be enough for a search.
+            common * 4 >= own.len().max(other.len()) * 2 + 1 && !known.to_lowercase().contains(&text.to_lowercase())
+        });
+        if let [near] = near.collect::<Vec<_>>()[..]
+            && !out.iter().any(|known| known.span == span)
+        {
+            out.push(disagrees(span, &text, near, prompt));
+            return;
+        }
+    }
+}
+
+/// `support@shop.example`, but verify expects `support@shop.example.org`.
+fn addresses(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    let told: BTreeSet<&str> = ADDRESS.find_iter(said).map(|m| m.as_str()).collect();
+    if told.is_empty() {
+        return;
+    }
+    let is_checked = |address: &str| ADDRESS.find_iter(&known.verified).any(|m| m.as_str() == address);
+    for (span, text) in looked_for(view) {
+        let Some((user, _)) =
+            text.split_once('@').filter(|_| ADDRESS.find_iter(&text).next().is_some_and(|m| m.as_str() == text))
+        else {
+            continue;
+        };
+        let is_free = !told.contains(text.as_str()) && !known.others.contains(&text);
+        let near = told.iter().filter(|other| other.split_once('@').is_some_and(|(name, _)| name == user));
+        if let [near] = near.collect::<Vec<_>>()[..]
+            && is_free
+            && !is_checked(near)
+        {
+            out.push(disagrees(span, &text, near, prompt));
+            return;
+        }
+    }
+}
+
+/// An e-mail address.
+static ADDRESS: Ascii = ascii(r"\b[\w+-]+(?:\.[\w+-]+)*@[\w-]+(?:\.[\w-]+)+");
+
+/// `a column status`, but verify looks for `column_name = 'state'`; `the label stale`, but it lists those with
+/// `--label outdated`.
+fn nouns(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = &script.content.text;
+        let columns = CATALOG.captures_iter(text).filter_map(|found| Some((found.get(1)?.as_str(), found.get(2)?)));
+        let options = OPTION.captures_iter(text).filter_map(|found| Some((found.get(1)?.as_str(), found.get(2)?)));
+        for (key, value) in columns.chain(options) {
+            let noun = NOUNS.iter().find(|(known, _)| *known == key).map_or(key, |(_, noun)| noun);
+            let name = value.as_str();
+            // Names that the database gives to indexes.
+            let is_generated = ["_pkey", "_key", "_fkey", "_idx"].iter().any(|end| name.ends_with(end));
+            if is_generated || texts::has_word(said, name) || texts::has_word(&known.others, name) {
+                continue;
+            }
+            let told: BTreeSet<&str> = said
+                .match_indices(noun)
+                .filter(|(at, _)| said[..*at].ends_with([' ', '\n']))
+                .filter_map(|(at, noun)| Some(NAMED.captures(&said[at + noun.len()..])?.get(1)?.as_str()))
+                .filter(|told| !FILLERS.contains(told))
+                .collect();
+            let new: Vec<&&str> = told.iter().filter(|told| !texts::has_word(&known.others, told)).collect();
+            let all: Vec<&&str> = told.iter().collect();
+            if let ([told], _) | (_, [told]) = (new.as_slice(), all.as_slice()) {
+                out.push(disagrees(script.content.span(value.range()), name, told, prompt));
+                return;
+            }
+        }
+    }
+}
+
+/// Columns of the catalogs of databases, and the words for what they name.
+const NOUNS: [(&str, &str); 9] = [
+    ("column_name", "column"),
+    ("attname", "column"),
+    ("table_name", "table"),
+    ("tablename", "table"),
+    ("indexname", "index"),
+    ("index_name", "index"),
+    ("rolname", "role"),
+    ("usename", "user"),
+    ("datname", "database"),
+];
+
+static CATALOG: Ascii = ascii(
+    r"\b(column_name|attname|table_name|tablename|indexname|index_name|rolname|usename|datname)\s*=\s*'([A-Za-z][\w-]+)'",
+);
+
+/// Options of clients that select by a name.
+static OPTION: Ascii = ascii(r#"\s--(label|branch|milestone|bucket|queue|topic)[= ]["']?([A-Za-z][\w.-]+)"#);
+
+/// The name after the word for what it names.
+static NAMED: Ascii = ascii(
+    r#"^\s+(?:named\s+|called\s+)?[`"']?([A-Za-z][\w-]+)[`"']?(?:[.,;)]|\s*$|\s+(?:of|to|in|on|and|from|with|for|as|must|must not|should)\b)"#,
+);
+
+/// `from 15:00 to 16:30 UTC`, but verify looks for `T150000Z` and `T173000Z`.
+fn clocks(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    let told: BTreeSet<(u32, u32)> = TIME.captures_iter(said).filter_map(|time| hour_and_minute(&time)).collect();
+    if told.len() < 2 {
+        return;
+    }
+    let stamps = |text: &str| -> BTreeSet<(u32, u32)> {
+        STAMP.captures_iter(text).filter_map(|stamp| hour_and_minute(&stamp)).collect()
+    };
+    let (verified, others) = (stamps(&known.verified), stamps(&known.others));
+    // One of the times must be the same, so that both are in the same time zone.
+    let missing: Vec<&(u32, u32)> = told.difference(&verified).collect();
+    let odd: Vec<&(u32, u32)> = verified.iter().filter(|time| !told.contains(time) && !others.contains(time)).collect();
+    let ([missing], [odd]) = (missing.as_slice(), odd.as_slice()) else { return };
+    if others.contains(missing) || told.is_disjoint(&verified) {
+        return;
+    }
+    let (shown, asked) = (format!("{:02}:{:02}", odd.0, odd.1), format!("{:02}:{:02}", missing.0, missing.1));
+    let in_scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).find_map(|script| {
+        let text = &script.content.text;
+        let found = STAMP.captures_iter(text).find(|stamp| hour_and_minute(stamp).as_ref() == Some(odd))?;
+        found.get(0).map(|m| script.content.span(m.range()))
+    });
+    let in_steps = || expected(view).into_iter().find(|(_, text)| stamps(text).contains(odd)).map(|(span, _)| span);
+    if let Some(span) = in_scripts.or_else(in_steps) {
+        out.push(disagrees(span, &shown, &asked, prompt));
+    }
+}
+
+fn hour_and_minute(time: &Captures<'_>) -> Option<(u32, u32)> {
+    let part = |group: usize| time.get(group)?.as_str().parse::<u32>().ok();
+    Some((part(1)?, part(2)?))
+}
+
+/// A date with a time of day: `20300611T163000Z`, `2031-05-06T14:00`.
+static STAMP: Ascii = ascii(r"\d\dT([01]\d|2[0-3]):?([0-5]\d)");
 
 /// `that says "back soon"`, but verify looks for `Back soon`.
 fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
@@ -1010,13 +1336,16 @@ pub(super) fn is_kin(a: &str, b: &str) -> bool {
     common > 0 && common * 2 >= a.len().min(b.len()) && a != b
 }
 
+/// A message of a script.
+static MESSAGE: Ascii = ascii(r#"\b(?:echo|printf|fail|die)\s+(?:"[^"\n$]*"|'[^'\n]*')"#);
+
 /// Typical names of resources: several parts, separated by hyphens or underscores.
 static NAME: Ascii = ascii(r"\b[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+\b");
 
 static PATH: Ascii = ascii(r"/(?:tmp|var|srv|opt|home|work|data)(?:/[\w.{}-]+)+");
 
 /// Quoted strings after `grep`, and in comparisons of SQL and jq.
-static LOOKED: Ascii = ascii(r#"(?:\bgrep\s[^|\n"']*["']|==\s*\\?"|\s=\s*')([^"'\n]+)["']"#);
+static LOOKED: Ascii = ascii(r#"(?:\bgrep\s[^|\n"']*["']|==\s*\\?"|\bhas\(\\?"|\s=\s*')([^"'\n]+)["']"#);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Item {
@@ -1027,8 +1356,14 @@ struct Item {
 /// The values with a form: numbers from 2, amounts, images with a tag, words in capitals.
 fn values(text: &str) -> BTreeSet<Item> {
     let mut found = BTreeSet::new();
-    for word in VALUE.find_iter(text).map(|m| m.as_str()) {
+    for m in VALUE.find_iter(text) {
+        let (word, behind) = (m.as_str(), text[m.end()..].trim_start_matches(' '));
+        // The range of an expression: `rate(requests[5m])`.
+        if text[..m.start()].ends_with('[') && behind.starts_with(']') && word.ends_with('m') {
+            continue;
+        }
         let form = match word {
+            _ if behind.starts_with('%') || behind.starts_with("percent") => "percentage".to_owned(),
             _ if word.contains(':') => format!("image {}", word.split(':').next().unwrap_or_default()),
             _ if word.bytes().all(|b| b.is_ascii_digit()) => {
                 if matches!(word.trim_start_matches('0'), "" | "1") {

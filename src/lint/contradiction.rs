@@ -1,0 +1,484 @@
+//! Checks of the same value that require different constants.
+
+use rustc_hash::FxHashMap;
+
+use super::{TaskView, texts, unsatisfiable::UNSATISFIABLE_EXPECTATION};
+use crate::{
+    ascii::{Ascii, ascii},
+    bash::{
+        flow,
+        program::{Kind, Statement},
+        tools,
+    },
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    effects::{
+        Followed, Verb,
+        asked::{self, Demand, Question},
+        shell::Run,
+        value::Value,
+    },
+    hir::{Arg, ArgKind, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step},
+    source::Span,
+};
+
+/// A value that a check requires, or excludes.
+#[derive(Clone, PartialEq, Debug)]
+enum Wanted {
+    Is(String),
+    IsNot(String),
+    /// The value must not exist.
+    Absent,
+}
+
+impl Wanted {
+    fn excludes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Is(a), Self::Is(b)) => !is_same(a, b),
+            (Self::Is(a), Self::IsNot(b)) | (Self::IsNot(b), Self::Is(a)) => is_same(a, b),
+            (Self::Absent, Self::Is(_)) | (Self::Is(_), Self::Absent) => true,
+            _ => false,
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Is(text) => format!("`{text}`"),
+            Self::IsNot(text) => format!("other than `{text}`"),
+            Self::Absent => "absent".to_owned(),
+        }
+    }
+}
+
+fn is_same(a: &str, b: &str) -> bool {
+    a == b || matches!((a.parse::<f64>(), b.parse::<f64>()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// A part of a subject and what one check requires of it.
+struct Claim {
+    /// What is read: a request, a command, a file.
+    subject: String,
+    /// The part of it: a path, `status`, `stdout`.
+    part: String,
+    wanted: Wanted,
+    span: Span,
+    /// The number of the step, or of the command in its script.
+    at: usize,
+    /// Whether the check certainly must succeed each time: it is not in a helper that is called as an alternative.
+    is_strict: bool,
+}
+
+/// Checks that require different values of the same thing, with nothing in between that changes it.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    in_steps(view, &view.task.verify.steps, out);
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        let claims = in_script(view, script);
+        conflicts(
+            &claims,
+            Strength::Verdict,
+            &|from, to| {
+                script.trace.runs.get(from..=to).is_some_and(|runs| runs.iter().all(|run| only_reads(view, run)))
+            },
+            out,
+        );
+    }
+}
+
+/// Reports each claim that excludes an earlier one of the same part, if `is_stable` holds for what is between them.
+fn conflicts(claims: &[Claim], strength: Strength, is_stable: &dyn Fn(usize, usize) -> bool, out: &mut Diagnostics) {
+    let mut known: FxHashMap<(&str, &str), Vec<&Claim>> = FxHashMap::default();
+    for claim in claims {
+        let same = known.entry((&claim.subject, &claim.part)).or_default();
+        let other = same.iter().find(|other| {
+            // The same statement, executed twice.
+            let is_certain = other.span != claim.span || other.is_strict && claim.is_strict;
+            is_certain && other.wanted.excludes(&claim.wanted)
+        });
+        let Some(other) = other.filter(|other| is_stable(other.at.min(claim.at), other.at.max(claim.at))) else {
+            if same.len() < 8 {
+                same.push(claim);
+            }
+            continue;
+        };
+        let what = if claim.part.is_empty() { "the output".to_owned() } else { format!("`{}`", claim.part) };
+        let (one, two) = (claim.wanted.shown(), other.wanted.shown());
+        let finding = Diagnostic::new(
+            &UNSATISFIABLE_EXPECTATION,
+            claim.span,
+            format!("{what} must be {one} here, but another check requires that it is {two}: verify never passes"),
+        );
+        let finding = if claim.span == other.span { finding } else { finding.label(other.span, "required here") };
+        out.push(
+            finding
+                .strength(strength)
+                .help("if the two checks are for different things, correct what one of them reads"),
+        );
+    }
+}
+
+fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
+    let mut claims: Vec<Claim> = Vec::new();
+    let mut of_tools: Vec<Claim> = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        for block in step.blocks.iter().filter(|block| matches!(block.role, BlockRole::Steps | BlockRole::Branch)) {
+            in_steps(view, &block.steps, out);
+        }
+        // What is reported in a step explains more.
+        let is_reported = out.iter().any(|known| {
+            known.span.file == step.span.file && step.span.start <= known.span.start && known.span.end <= step.span.end
+        });
+        let is_optional = is_reported || step.continue_on_error.as_ref().is_some_and(|optional| optional.value);
+        let Some(subject) = subject(step).filter(|_| !is_optional) else { continue };
+        let Some((_, expect)) = step.expect.as_ref().filter(|(_, expect)| !view.has_unread(expect.span)) else {
+            continue;
+        };
+        let is_tool = matches!(step.op.kind, OperationKind::Tool { .. });
+        let found = if is_tool { &mut of_tools } else { &mut claims };
+        required(expect, "", view.task.dialect, &mut |part, wanted, span| {
+            found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true });
+        });
+    }
+    let is_stable = |from: usize, to: usize| {
+        steps.get(from..=to).is_some_and(|between| between.iter().all(|step| is_quiet(view, step)))
+    };
+    conflicts(&claims, Strength::Verdict, &is_stable, out);
+    // A tool that only reads by its name may still return something else each time.
+    conflicts(&of_tools, Strength::Warning, &is_stable, out);
+}
+
+/// What a step reads: its operation and all arguments that determine the answer.
+fn subject(step: &Step<Def>) -> Option<String> {
+    let mut text = match &step.op.kind {
+        OperationKind::Builtin(name @ ("http" | "command")) => (*name).to_owned(),
+        OperationKind::Tool { server, tool } if is_reader(tool) => format!("{server}.{tool}"),
+        _ => return None,
+    };
+    let mut args: Vec<_> = step.args.iter().filter(|(key, _)| !matches!(key.value.as_str(), "timeout")).collect();
+    args.sort_by(|(a, _), (b, _)| a.value.cmp(&b.value));
+    for (key, arg) in args {
+        // `GET` is the default.
+        if !(key.value == "method" && arg.as_literal().is_some_and(|method| method.eq_ignore_ascii_case("get"))) {
+            text.push_str(&format!("\n{}: ", key.value));
+            spell(arg, &mut text);
+        }
+    }
+    Some(text)
+}
+
+/// Appends an argument, with its holes as written.
+fn spell(arg: &Arg<Def>, text: &mut String) {
+    match &arg.kind {
+        ArgKind::Text(template) => text.push_str(&format!("{:?}", texts::written(template))),
+        ArgKind::List(items) => items.iter().for_each(|item| {
+            text.push_str(" - ");
+            spell(item, text);
+        }),
+        ArgKind::Record(fields) => fields.iter().for_each(|(key, item)| {
+            text.push_str(&format!(" {}: ", key.value));
+            spell(item, text);
+        }),
+        _ => text.push_str(&arg.as_value().unwrap_or_default().to_string()),
+    }
+}
+
+/// Whether the name of a tool says that it only reads.
+fn is_reader(tool: &str) -> bool {
+    const READS: [&str; 10] = ["get", "read", "list", "show", "find", "query", "fetch", "describe", "search", "view"];
+    crate::effects::words(tool).iter().any(|word| READS.contains(&word.as_str()))
+}
+
+/// Whether a step changes nothing and waits for nothing, so that the checks around it see the same state.
+fn is_quiet(view: &TaskView<'_>, step: &Step<Def>) -> bool {
+    match &step.op.kind {
+        OperationKind::Builtin("http") => step.arg("method").is_none_or(|method| {
+            method.as_literal().is_some_and(|m| ["get", "head"].contains(&m.to_lowercase().as_str()))
+        }),
+        OperationKind::Builtin("command" | "script") => view.script_of(step).is_some_and(|script| {
+            let mut loops = false;
+            script.content.program.walk(&mut |s| loops |= matches!(s.kind, Kind::Loop { .. }));
+            let followed = view.followed(script);
+            !loops
+                && followed.is_some_and(|followed| {
+                    !followed.trace.opaque && followed.trace.runs.iter().all(|run| only_reads(view, run))
+                })
+        }),
+        OperationKind::Builtin("file") => step.arg("content").is_none() && step.arg("absent").is_none(),
+        OperationKind::Builtin("llm" | "llmJudge") => true,
+        OperationKind::Tool { tool, .. } => is_reader(tool),
+        _ => false,
+    }
+}
+
+/// Programs that change nothing.
+#[rustfmt::skip]
+const READERS: [&str; 40] = [
+    "grep", "egrep", "fgrep", "jq", "yq", "cat", "head", "tail", "wc", "sort", "uniq", "tr", "cut", "awk", "echo", "printf", "test", "true",
+    "false", "set", "basename", "dirname", "ls", "stat", "cmp", "diff", "base64", "read", ":", "exit", "return", "local", "export", "cd",
+    "column", "rev", "xargs", "md5sum", "sha256sum", "shift",
+];
+
+/// Whether a command certainly changes nothing.
+fn only_reads(view: &TaskView<'_>, run: &Run<'_>) -> bool {
+    if run.output.as_ref().is_some_and(|file| file.literal() != Some("/dev/null")) {
+        return false;
+    }
+    let word = |nth: usize| run.words.get(nth).and_then(Value::literal).unwrap_or_default();
+    match run.statement.name() {
+        "xargs" => run.words.len() == 1,
+        name if READERS.contains(&name) => true,
+        "sed" => !run.words.iter().any(|word| word.literal().is_none_or(|word| word.starts_with("-i"))),
+        "git" => {
+            let asks = run.words.iter().skip(1).filter_map(Value::literal).find(|word| {
+                matches!(
+                    *word,
+                    "show" | "log" | "rev-parse" | "rev-list" | "cat-file" | "ls-tree" | "ls-files" | "status" | "diff"
+                )
+            });
+            asks.is_some()
+        }
+        "docker" => matches!(word(1), "inspect" | "ps" | "logs" | "port"),
+        _ => {
+            let start = run.content.span(run.statement.range.clone());
+            let mut acts =
+                view.effects.acts.iter().filter(|act| act.span.file == start.file && act.span.start == start.start);
+            let mut any = false;
+            acts.all(|act| {
+                any = true;
+                act.verb == Verb::Reads
+            }) && any
+        }
+    }
+}
+
+/// Passes on each constant that an expectation requires: the part, the value and its place.
+fn required(arg: &Arg<Def>, part: &str, dialect: Dialect, visit: &mut dyn FnMut(String, Wanted, Span)) {
+    match &arg.kind {
+        ArgKind::List(items) => items.iter().for_each(|item| required(item, part, dialect, visit)),
+        ArgKind::Record(fields) => {
+            if let Some(path) = arg.get("path") {
+                let Some(path) = path.as_literal().and_then(plain_path) else { return };
+                let part = if part.is_empty() { path } else { format!("{part}.{path}") };
+                if let Some((wanted, value)) = arg.get("equals").and_then(|value| Some((constant(value)?, value))) {
+                    visit(part, Wanted::Is(wanted), value.span);
+                } else if let Some(exists) = arg.get("exists").filter(|a| matches!(a.kind, ArgKind::Bool(false))) {
+                    visit(part, Wanted::Absent, exists.span);
+                } else if let Some((other, value)) = arg.get("not").and_then(|value| Some((constant(value)?, value))) {
+                    visit(part, Wanted::IsNot(other), value.span);
+                }
+                return;
+            }
+            for (key, inner) in fields {
+                match key.value.as_str() {
+                    "json" | "fields" => required(inner, part, dialect, visit),
+                    "status" | "exitCode" if part.is_empty() => {
+                        if let ArgKind::Int(status) = inner.kind {
+                            visit(key.value.clone(), Wanted::Is(status.to_string()), inner.span);
+                        }
+                    }
+                    "equals" => {
+                        if let Some(text) = constant(inner).filter(|_| !part.is_empty()) {
+                            visit(part.to_owned(), Wanted::Is(text.trim_end_matches('\n').to_owned()), inner.span);
+                        }
+                    }
+                    // A plain text is compared as a whole.
+                    "stdout" | "stderr" if dialect == Dialect::Portable && inner.as_literal().is_some() => {
+                        let text = inner.as_literal().unwrap_or_default().trim_end_matches('\n').to_owned();
+                        visit(key.value.clone(), Wanted::Is(text), inner.span);
+                    }
+                    "body" | "content" | "stdout" | "stderr" | "text" => required(inner, &key.value, dialect, visit),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The text of a constant.
+fn constant(arg: &Arg<Def>) -> Option<String> {
+    match arg.as_value()? {
+        serde_json::Value::String(text) => Some(text),
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) => None,
+        value => Some(value.to_string()),
+    }
+}
+
+/// A path to a single value, without `$.`.
+fn plain_path(path: &str) -> Option<String> {
+    let path = path.strip_prefix('$').unwrap_or(path);
+    let path = path.strip_prefix('.').unwrap_or(path);
+    (!path.contains(['*', '?', '(', ':']) && !path.contains("..") && !path.contains("[]")).then(|| path.to_owned())
+}
+
+/// The constants that the checks of a script require.
+fn in_script(view: &TaskView<'_>, script: &Followed<'_>) -> Vec<Claim> {
+    let mut found = Vec::new();
+    let place = |run: &Run<'_>| script.trace.runs.iter().position(|known| std::ptr::eq(known, run));
+    if script.trace.opaque || script.trace.runs.len() > 2000 {
+        return found;
+    }
+    let own = &*script.view.content;
+    let mut loops: Vec<std::ops::Range<usize>> = Vec::new();
+    own.program.walk(&mut |s| {
+        if matches!(s.kind, Kind::Loop { .. }) {
+            loops.push(s.range.clone());
+        }
+    });
+    // Each round of a loop may compare with another value.
+    let in_loop = |s: &Statement| loops.iter().any(|outer| outer.start <= s.range.start && s.range.end <= outer.end);
+    for question in view.asked().iter().filter(|question| std::ptr::eq(question.content, own)) {
+        let Some((subject, part)) = read_by(question).filter(|_| !in_loop(question.statement)) else { continue };
+        let Some(wanted) = compared(question) else { continue };
+        let Some(at) = question.runs.last().and_then(|run| place(run)) else { continue };
+        let is_strict = loops.is_empty() && question.runs.iter().all(|run| !run.lenient);
+        found.push(Claim { subject, part, wanted, span: question.span, at, is_strict });
+    }
+    // Only a script that uses jq can have these.
+    let jq = script
+        .trace
+        .runs
+        .iter()
+        .filter(|run| run.statement.name() == "jq" && is_decisive(run) && !in_loop(run.statement));
+    let mut jq = jq.peekable();
+    if jq.peek().is_some() {
+        let fed: Vec<_> = asked::filtered_by(script).collect();
+        for run in jq {
+            let input = fed.iter().find(|(_, known, _)| std::ptr::eq(*known, run)).map(|(first, ..)| *first);
+            let (Some(subject), Some(filter), Some(at)) = (source(run, input), asked::operand(run), place(run)) else {
+                continue;
+            };
+            let span = run.content.span(run.statement.range.clone());
+            for (part, wanted) in conditions(&filter) {
+                let is_strict = loops.is_empty() && !run.lenient;
+                found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict });
+            }
+        }
+    }
+    found.sort_by_key(|claim| claim.at);
+    found
+}
+
+/// Whether the script fails unless this `jq -e` succeeds.
+fn is_decisive(run: &Run<'_>) -> bool {
+    let exits =
+        asked::options(run).contains('e') || run.words.iter().any(|word| word.literal() == Some("--exit-status"));
+    exits && !run.maybe && {
+        let (succeeded, failed) = flow::outcomes(&run.content.program, &run.statement.range);
+        succeeded.zero && !failed.zero
+    }
+}
+
+/// What a jq command reads: a file, or the output of another command.
+fn source(run: &Run<'_>, input: Option<&Run<'_>>) -> Option<String> {
+    let spelt: Vec<&str> = run.words.iter().skip(1).map(|word| word.literal().unwrap_or("\u{1a}")).collect();
+    let operands: Vec<usize> = tools::operands("jq", &spelt)
+        .filter_map(|word| spelt.iter().position(|known| std::ptr::eq(known, word)))
+        .collect();
+    match (operands.as_slice(), input) {
+        ([_, file], None) => {
+            let file = run.words.get(file + 1).filter(|file| file.is_known())?;
+            Some(format!("file {}", file.shown()))
+        }
+        ([_], Some(first)) => command(&[first]),
+        _ => None,
+    }
+}
+
+/// The words of a pipeline, if all are known and nothing else determines its output.
+fn command(runs: &[&Run<'_>]) -> Option<String> {
+    let mut text = String::new();
+    for run in runs {
+        let is_known = !run.maybe && run.words.iter().all(Value::is_known);
+        if !is_known || text.is_empty() && run.input.as_ref().is_some_and(|input| !input.is_known()) {
+            return None;
+        }
+        text.push_str(if text.is_empty() { "command" } else { " |" });
+        run.words.iter().for_each(|word| text.push_str(&format!(" {:?}", word.shown())));
+        if let Some(input) = run.input.as_ref().filter(|input| input.is_known()) {
+            text.push_str(&format!(" <<< {:?}", input.shown()));
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// What a question inspects, and the part of it.
+fn read_by(question: &Question<'_>) -> Option<(String, String)> {
+    let is_certain = question.runs.iter().all(|run| !run.maybe) && is_unconditional(question);
+    match question.runs.as_slice() {
+        _ if !is_certain => None,
+        [run] | [_, run] if run.statement.name() == "jq" => {
+            let filter = asked::operand(run)?;
+            let path = filter.trim().strip_prefix('.').filter(|path| PATH.is_match(path))?;
+            let input = (question.runs.len() == 2).then(|| question.runs[0]);
+            Some((source(run, input)?, path.to_owned()))
+        }
+        [] => None,
+        runs => Some((command(runs)?, String::new())),
+    }
+}
+
+/// Whether the statement of a question always runs: it contains the command that it inspects, or it is not in a branch.
+fn is_unconditional(question: &Question<'_>) -> bool {
+    let range = &question.statement.range;
+    let inside = |run: &&Run<'_>| {
+        std::ptr::eq(run.content, question.content)
+            && range.start <= run.statement.range.start
+            && run.statement.range.end <= range.end
+    };
+    let always = |list: &[Statement]| list.iter().any(|statement| runs_always(statement, range.start, range.end));
+    question.runs.first().is_some_and(inside) || always(&question.content.program.body)
+}
+
+/// Whether the statement at this place runs whenever `statement` does.
+fn runs_always(statement: &Statement, start: usize, end: usize) -> bool {
+    if statement.range.start == start && statement.range.end == end {
+        return true;
+    }
+    if statement.range.start > start || statement.range.end < end {
+        return false;
+    }
+    match &statement.kind {
+        Kind::And(parts) | Kind::Or(parts) => runs_always(&parts[0], start, end),
+        Kind::Not(inner) => runs_always(inner, start, end),
+        Kind::If { branches, .. } => branches
+            .first()
+            .is_some_and(|branch| branch.condition.first().is_some_and(|first| runs_always(first, start, end))),
+        Kind::Group(list) | Kind::Subshell(list) => list.iter().any(|inner| runs_always(inner, start, end)),
+        _ => false,
+    }
+}
+
+/// The value with which a question compares, if the script succeeds only with it.
+fn compared(question: &Question<'_>) -> Option<Wanted> {
+    let Demand::Compared { operator, with } = &question.demand else { return None };
+    // `[[ … == v1.* ]]` compares with a pattern.
+    if with.contains(['*', '?', '[']) {
+        return None;
+    }
+    let wanted = question.is_wanted()?;
+    match (operator.as_str(), wanted) {
+        ("=" | "==" | "-eq", true) | ("!=" | "-ne", false) => Some(Wanted::Is(with.clone())),
+        ("=" | "==" | "-eq", false) | ("!=" | "-ne", true) => Some(Wanted::IsNot(with.clone())),
+        _ => None,
+    }
+}
+
+/// The conditions of a jq filter that must all hold: `.port == 8443 and .tls == true`.
+fn conditions(filter: &str) -> Vec<(String, Wanted)> {
+    if [" or ", "|", "//", "not", "if "].iter().any(|word| filter.contains(word)) {
+        return Vec::new();
+    }
+    let parts = filter.split(" and ").filter_map(|part| CONDITION.captures(part.trim()));
+    let found = parts.filter_map(|part| {
+        let value = part.get(3)?.as_str();
+        let value = value.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(value).to_owned();
+        let wanted = if part.get(2)?.as_str() == "==" { Wanted::Is(value) } else { Wanted::IsNot(value) };
+        Some((part.get(1)?.as_str().to_owned(), wanted))
+    });
+    found.collect()
+}
+
+static CONDITION: Ascii = ascii(
+    r#"^\(?\s*\.([A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*|\[\d+\])*)\s*(==|!=)\s*("[^"\\]*"|-?\d+(?:\.\d+)?|true|false|null)\s*\)?$"#,
+);
+
+static PATH: Ascii = ascii(r"^[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*|\[\d+\])*$");
