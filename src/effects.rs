@@ -4,6 +4,8 @@
 
 pub mod asked;
 pub mod changes;
+pub mod curl;
+mod github;
 pub mod inherited;
 pub mod manifest;
 mod operation;
@@ -372,12 +374,20 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     }
     let Some(name) = run.words.first().and_then(Value::literal) else { return };
     let name = name.rsplit('/').next().unwrap_or(name);
+    if name == "curl" {
+        let (done, fails) = by_request(&run.words);
+        model.acts.extend(done.into_iter().map(|(verb, thing)| act(verb, thing, !fails)));
+        return;
+    }
     let Some(tool) = given.tools.tool(name) else { return };
     let words: Vec<Cow<'_, str>> = run.words[1..].iter().map(spelt).collect();
     if tools::is_dry(&words) {
         return;
     }
     let words = Words { values: &run.words[1..], spelt: &words };
+    if tool.system == "github" {
+        model.acts.extend(github::acts(&run.words[1..]).into_iter().map(|(verb, thing)| act(verb, thing, false)));
+    }
     let Some(command) = tool.command(words.spelt, run.statement.fed || run.input.is_some()) else { return };
     let verbs = [
         (Verb::Creates, &command.creates),
@@ -407,6 +417,8 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
         }
         for (verb, kind, name, succeeds) in done {
             let space = space.clone().filter(|_| system == "sqlite");
+            // In PostgreSQL, a user is a role that can log in.
+            let kind = if system == "postgres" && kind == "user" { "role".to_owned() } else { kind };
             let thing = Thing { system: system.clone(), kind, space, name: Some(name) };
             model.acts.push(act(verb, thing, succeeds));
         }
@@ -440,6 +452,19 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
             model.acts.push(Act { again: act.again || command.again, ..act });
         }
     }
+}
+
+/// What a `curl` command deletes, or the collection that it creates, and whether it fails if the server refuses. The effects of
+/// other requests depend on the server.
+fn by_request(words: &[Value]) -> (Vec<(Verb, Thing)>, bool) {
+    let Some(sent) = curl::sent(words) else { return (Vec::new(), false) };
+    let verb = match sent.method.as_str() {
+        "DELETE" => Verb::Deletes,
+        "MKCOL" | "MKCALENDAR" => Verb::Creates,
+        _ => return (Vec::new(), false),
+    };
+    let thing = |url| Thing { system: "http".to_owned(), kind: "url".to_owned(), space: None, name: Some(url) };
+    (operation::resources(&sent.url).into_iter().map(|url| (verb, thing(url))).collect(), sent.fails)
 }
 
 /// The bucket in `s3://BUCKET/KEY`. Other names are returned unchanged.

@@ -39,6 +39,7 @@ mod foreign;
 mod idle_step;
 mod injection;
 mod judge;
+mod lasting;
 mod leftovers;
 mod known_servers;
 mod kubectl;
@@ -57,6 +58,7 @@ mod other_cluster;
 mod pattern;
 mod place;
 mod polls;
+mod posted;
 mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_numbers;
@@ -70,6 +72,7 @@ mod refusals;
 mod released;
 mod same_script;
 mod secret;
+mod series;
 mod servers;
 mod service_port;
 mod skills;
@@ -89,6 +92,7 @@ mod unsatisfiable;
 mod unverified;
 mod values;
 mod verify;
+mod wide;
 mod wrong_state;
 
 pub use agent::TYPES as AGENT_TYPES;
@@ -172,12 +176,21 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     elsewhere::check(view, out);
     nowhere::check(view, out);
     service_port::check(view, out);
+    series::check(view, out);
+}
+
+/// A script reads a variable that nothing sets, or that has another default elsewhere.
+fn unset_variables(view: &TaskView<'_>, out: &mut Diagnostics) {
+    unset::unset(view, out);
+    series::defaults(view, out);
 }
 
 /// Cleanup deletes what nothing in the task creates: by commands and steps, or by requests.
 fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
     foreign::check(view, out);
     requests::check(view, out);
+    lasting::refs(view, out);
+    wide::check(view, out);
 }
 
 /// A value that is never printed.
@@ -503,7 +516,7 @@ pub static RULES: &[Lint] = &[
         rule: &env::UNDECLARED_PROCESS_VARIABLE,
         found: Found::InBoth(unset::undeclared, env::undeclared_by_oracle),
     },
-    Lint { rule: &unset::UNSET_VARIABLE, found: Found::InTask(unset::unset) },
+    Lint { rule: &unset::UNSET_VARIABLE, found: Found::InTask(unset_variables) },
     way(&unset::BAD_EXPANSION),
     Lint { rule: &unset::VALUE_LOST_IN_SUBSHELL, found: Found::InTask(unset::lost) },
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
@@ -523,7 +536,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(never_printed) },
     Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(looks_elsewhere) },
-    Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
+    Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(series::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cleanup::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
     Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_continues) },

@@ -182,6 +182,8 @@ const TABLES: &[&str] = tables![
     "grep",
     "createdb",
     "dropdb",
+    "createuser",
+    "dropuser",
     "psql",
     "mysql",
     "sqlite3",

@@ -82,7 +82,8 @@ impl Model<'_> {
             "http" => {
                 let shown = name.shown();
                 let last = shown.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-                is_put(act, task) && !CALLS.contains(&last)
+                // Of the requests in scripts, only those that create a collection are recorded.
+                (is_put(act, task) || act.span != act.step) && !CALLS.contains(&last)
             }
             "kubernetes" => !matches!(thing.kind.as_str(), "event" | "token"),
             "helm" | "docker" | "kind" => !thing.kind.is_empty(),
@@ -90,6 +91,11 @@ impl Model<'_> {
                 matches!(thing.kind.as_str(), "table" | "database" | "schema" | "role" | "user" | "view")
             }
             "git" => false,
+            // `gh label create --force` may only ensure that a label exists, unless cleanup deletes labels.
+            "github" => {
+                let deletes = |gone: &Act| gone.verb == Verb::Deletes && gone.thing.kind == thing.kind;
+                thing.kind != "all" && (!act.again || self.in_phase(PhaseKind::Cleanup).any(deletes))
+            }
             // Resources behind a server of the task may end with the server. If cleanup deletes any of them, it is
             // expected to delete all.
             system => {
@@ -192,7 +198,9 @@ fn goes_with_database(thing: &Thing, made: &[&Act], deleted: &[&Thing]) -> bool 
     let holds = |outer: &&Act| matches!(outer.thing.system.as_str(), "docker" | "kubernetes");
     let outer = |gone: &&&Thing| gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema");
     matches!(thing.system.as_str(), "postgres" | "mysql")
-        && (made.iter().any(holds) || thing.kind != "database" && deleted.iter().any(|gone| outer(&gone)))
+        && (made.iter().any(holds)
+            // Roles belong to no database.
+            || !matches!(thing.kind.as_str(), "database" | "role") && deleted.iter().any(|gone| outer(&gone)))
 }
 
 /// Whether the URL of `inner` contains the name of `outer` as a segment, with more after it: `…/permissions/shop/guest` is removed with

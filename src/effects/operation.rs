@@ -154,7 +154,7 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
 }
 
 /// The resources that a URL names, without its query. `…/a,b` names two.
-fn resources(url: &Value) -> Vec<Value> {
+pub(super) fn resources(url: &Value) -> Vec<Value> {
     let path = url.split('?').into_iter().next().unwrap_or_default();
     let mut segments = path.split('/');
     let names = segments.pop().map(|last| last.split(',')).unwrap_or_default();

@@ -469,8 +469,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                     .take_while(|word| word.source != "do")
                     .collect();
                 let mut known = Vec::new();
+                // A loop that one of its rounds leaves waits for something: its list only counts the rounds.
+                let counts = body.iter().any(leaves);
                 for word in &listed {
-                    known.extend(self.words(content, word));
+                    match numbers(&word.source).filter(|_| !counts) {
+                        Some(numbers) => known.extend(numbers),
+                        None => known.extend(self.words(content, word)),
+                    }
                 }
                 let all = !known.is_empty() && known.len() <= ROUNDS && known.iter().all(Value::is_known);
                 self.set(&name, Value::unknown());
@@ -1044,6 +1049,22 @@ fn leaves(statement: &Statement) -> bool {
     let mut found = false;
     statement.walk(&mut |s| found |= matches!(s.name(), "exit" | "return" | "break" | "continue"));
     found
+}
+
+/// The values of `{1..3}`, `$(seq 3)` and `$(seq 1 3)`, if they are at most as many as a loop may have rounds.
+fn numbers(source: &str) -> Option<Vec<Value>> {
+    let parts: Vec<&str> = match source.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+        Some(range) => range.split("..").collect(),
+        None => source.strip_prefix("$(seq ")?.strip_suffix(')')?.split_whitespace().collect(),
+    };
+    let given: Option<Vec<usize>> =
+        parts.iter().map(|part| part.parse().ok().filter(|_| !part.starts_with('0'))).collect();
+    let (first, last) = match (given?.as_slice(), source.starts_with('{')) {
+        ([last], false) => (1, *last),
+        ([first, last], _) => (*first, *last),
+        _ => return None,
+    };
+    (first <= last && last - first < ROUNDS).then(|| (first..=last).map(|n| Value::text(n.to_string())).collect())
 }
 
 /// Whether a text contains a command in backticks.

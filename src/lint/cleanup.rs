@@ -1,6 +1,6 @@
 //! Cleanup that does not release everything: in the wrong order, only in part, or not what the agent creates.
 
-use super::{TaskView, already_true, released};
+use super::{TaskView, already_true, lasting, posted, released};
 use crate::{
     ascii::{Ascii, ascii},
     bash::tools,
@@ -11,11 +11,10 @@ use crate::{
 };
 
 /// Resources that cannot be deleted while others use them: the system, the kind, and the kinds of the users.
-const HELD: [(&str, &str, &[&str]); 6] = [
+const HELD: [(&str, &str, &[&str]); 5] = [
     ("docker", "network", &["container"]),
     ("docker", "volume", &["container"]),
     ("postgres", "role", &["database", "schema", "table"]),
-    ("postgres", "user", &["database", "schema", "table"]),
     ("aws", "role", &["function"]),
     ("gcloud", "network", &["instance", "firewall rule"]),
 ];
@@ -30,6 +29,8 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     made_by_agent(view, out);
     selects(view, out);
     nearly(view, out);
+    posted::check(view, out);
+    lasting::check(view, out);
 }
 
 /// `mongosh mongodb://localhost/eval-archive`, where the rest of the task uses `eval_archive`.
@@ -129,13 +130,18 @@ fn cleanup<'a>(view: &'a TaskView<'_>) -> impl Iterator<Item = &'a Act> {
 /// `docker network rm` before the `docker rm` of the containers in the network.
 fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
     let acts: Vec<&Act> = cleanup(view).filter(|act| act.verb == Verb::Deletes).collect();
+    // A role whose privileges have been revoked can be dropped.
+    let scripts = || view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
+    let disowned =
+        scripts().any(|script| ["drop owned", "revoke"].iter().any(|words| contains(&script.content.text, words)));
     for (system, kind, holders) in HELD {
         let of = |act: &&&Act, kinds: &[&str]| act.thing.system == system && kinds.contains(&act.thing.kind.as_str());
         let Some(at) = acts.iter().position(|act| of(&act, &[kind])) else { continue };
         let before = acts[..at].iter().any(|act| of(&act, holders));
         let Some(after) = acts[at..].iter().find(|act| of(act, holders)).filter(|_| !before) else { continue };
         // A second attempt afterwards succeeds.
-        let again = acts.iter().filter(|act| of(act, &[kind]) && act.thing.is(&acts[at].thing)).count() > 1;
+        let again = disowned && kind == "role"
+            || acts.iter().filter(|act| of(act, &[kind]) && act.thing.is(&acts[at].thing)).count() > 1;
         if !again {
             out.push(
                 Diagnostic::new(
@@ -151,6 +157,10 @@ fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+fn contains(text: &str, words: &str) -> bool {
+    text.to_lowercase().contains(words)
 }
 
 /// `docker rm` without `-f` of a container that setup has started and nothing stops.

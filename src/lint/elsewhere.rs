@@ -383,13 +383,17 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             .filter(|made| {
                 made.thing.system == act.thing.system
                     && (made.thing.kind == act.thing.kind || !has_own_names(&act.thing.system))
+                    && !is_schedule(made, act)
                     && made.thing.name.as_ref().is_none_or(|made| {
                         made.may_be(name) || derives(made, name) && (may_derive(&act.thing) || made.literal().is_none())
                     })
             })
             .collect();
-        let in_files =
-            || named_in_files(view, name) && !(has_own_names(&act.thing.system) && model.sees(PhaseKind::Setup));
+        let in_files = || {
+            named_in_files(view, name)
+                && !(has_own_names(&act.thing.system) && model.sees(PhaseKind::Setup))
+                && !makes.iter().any(|made| is_schedule(made, act))
+        };
         if makers.is_empty() && !is_named(view, &said, &spelt(name), &act.thing.kind) && !in_files() {
             let literals: Vec<String> = makes
                 .iter()
@@ -426,6 +430,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
             // A prompt that contains no names leaves naming to other parts of the task.
             let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word))
+                || makes.iter().any(|made| is_schedule(made, act))
                 || makes.iter().any(|made| {
                     let name = made.thing.name.as_ref().and_then(Value::literal);
                     made.thing.kind == act.thing.kind && name.is_some_and(|name| has_word(&said, name))
@@ -1018,9 +1023,17 @@ pub(super) fn is_called(view: &TaskView<'_>, text: &str, name: &str, kind: &str)
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].trim_end_matches(['`', '"', '\'', ' ', '/', ':']);
         let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
+        let cron = kind == "job" && super::texts::CRON.is_match(before);
         super::texts::written_apart(before, kind)
-            || tool.and_then(|tool| tool.kind(&word)).is_some_and(|(known, _)| known == kind)
+            || !cron && tool.and_then(|tool| tool.kind(&word)).is_some_and(|(known, _)| known == kind)
     })
+}
+
+/// Whether one is a cron job and the other a job of the same name: the jobs of a cron job have longer names.
+fn is_schedule(made: &Act, act: &Act) -> bool {
+    made.thing.kind == "cronjob"
+        && act.thing.kind == "job"
+        && made.thing.name.as_ref().zip(act.thing.name.as_ref()).is_some_and(|(a, b)| a.is(b))
 }
 
 /// Returns the names that a text gives to resources of this kind: `fines` for `a table fines`.

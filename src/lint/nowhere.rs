@@ -78,7 +78,11 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     });
     let mut told = BTreeSet::new();
     for (span, path) in read {
-        let Some(("/tmp" | "/var/tmp", file)) = path.rsplit_once('/') else { continue };
+        let Some((parent, file)) = path.rsplit_once('/') else { continue };
+        let alike = || stands_for(view, said, &made, parent, file);
+        if !matches!(parent, "/tmp" | "/var/tmp") && !(parent.starts_with("/tmp/") && alike()) {
+            continue;
+        }
         let whole = file.contains('.') && !file.contains(['*', '$', '…', '{', '?']);
         let folder = &path[..path.len() - file.len()];
         let siblings = said.contains(folder) || made.iter().any(|made| made.starts_with(folder));
@@ -88,6 +92,24 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             out.push(finding(span, format!("neither the prompt nor the task mentions the file `{path}`")));
         }
     }
+}
+
+/// Whether a file in a directory of the task stands for the only file of this type that setup creates there: the prompt names that
+/// one and no other of its type, and verify does not read it.
+fn stands_for(view: &TaskView<'_>, said: &str, made: &[String], parent: &str, file: &str) -> bool {
+    let Some((stem, ending)) = file.rsplit_once('.') else { return false };
+    let mut alike: Vec<&str> = made
+        .iter()
+        .filter_map(|made| made.strip_prefix(parent)?.strip_prefix('/'))
+        .filter(|name| !name.contains('/') && name.rsplit_once('.').is_some_and(|(_, own)| own == ending))
+        .collect();
+    alike.dedup();
+    let [other] = alike.as_slice() else { return false };
+    let rest = said.replace(other, "").to_lowercase();
+    said.contains(other)
+        && !facts::elsewhere(view).verify.contains(other)
+        && !texts::has_word(said, stem)
+        && !rest.contains(&ending.to_lowercase())
 }
 
 /// Whether a command of verify that names the path may create the file.

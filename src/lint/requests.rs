@@ -3,7 +3,7 @@
 use super::{TaskView, cluster::whole, facts, foreign::DELETES_FOREIGN_RESOURCE, misspelt::is_slip, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{environment, of_template, shell::Run, value::Value},
+    effects::{curl, environment, of_template, shell::Run, value::Value},
     hir::{Arg, ArgKind, OperationKind, PhaseKind},
     source::Span,
 };
@@ -12,15 +12,23 @@ use crate::{
 const DELETIONS: usize = 32;
 
 /// An HTTP request.
-struct Request {
-    phase: PhaseKind,
-    method: String,
+pub(super) struct Request {
+    pub(super) phase: PhaseKind,
+    pub(super) method: String,
     /// The parts of the URL between slashes, without the query. Empty if the URL is not known.
-    segments: Vec<Value>,
+    pub(super) segments: Vec<Value>,
     /// The request body, as far as it is known.
-    body: String,
-    span: Span,
+    pub(super) body: String,
+    /// The values of the body's fields by which a server may address what the request creates.
+    pub(super) keys: Vec<String>,
+    /// The ID of the step.
+    pub(super) id: Option<String>,
+    pub(super) span: Span,
 }
+
+/// Fields of a request body by which a server may address what the request creates.
+const KEYS: [&str; 12] =
+    ["id", "name", "key", "slug", "uid", "uuid", "username", "login", "code", "sku", "handle", "email"];
 
 impl Request {
     fn of(phase: PhaseKind, method: String, url: &Value, body: String, span: Span) -> Self {
@@ -29,7 +37,8 @@ impl Request {
         if segments.last().is_some_and(|last| *last == Value::default()) {
             segments.pop();
         }
-        Self { phase, method, segments, body, span }
+        let keys = keys(&body);
+        Self { phase, method, segments, body, keys, id: None, span }
     }
 
     /// Whether setup creates something with this request.
@@ -154,7 +163,8 @@ fn is_near(word: &str, other: &str) -> bool {
     word != other && digits(word) == digits(other) && (glued || slips && strsim::osa_distance(word, other) <= limit)
 }
 
-fn requests(view: &TaskView<'_>) -> Vec<Request> {
+/// All requests of a task's steps and curl commands.
+pub(super) fn requests(view: &TaskView<'_>) -> Vec<Request> {
     let environment = environment(view.task);
     let mut found = Vec::new();
     view.task.walk(&mut |phase, step| {
@@ -176,7 +186,14 @@ fn requests(view: &TaskView<'_>) -> Vec<Request> {
             });
         }
         let span = step.arg("url").map_or(step.key, |url| url.span);
-        found.extend(method.map(|method| Request::of(phase, method, &url, body, span)));
+        let record = step.arg("body").map(|body| body.get("json").unwrap_or(body));
+        let keys: Vec<String> = KEYS
+            .iter()
+            .filter_map(|key| Some(text(record?.get(key)?)?.shown()))
+            .filter(|key| !key.is_empty())
+            .collect();
+        let id = step.id.as_ref().map(|id| id.value.clone());
+        found.extend(method.map(|method| Request { keys, id, ..Request::of(phase, method, &url, body, span) }));
     });
     for script in &view.effects.scripts {
         let runs = script.trace.runs.iter().filter(|run| run.statement.name() == "curl");
@@ -185,69 +202,20 @@ fn requests(view: &TaskView<'_>) -> Vec<Request> {
     found
 }
 
+/// The values of [`KEYS`] in a body that is a JSON object.
+fn keys(body: &str) -> Vec<String> {
+    let object: serde_json::Map<String, serde_json::Value> = match body.trim_start().starts_with('{') {
+        true => serde_json::from_str(body).unwrap_or_default(),
+        false => return Vec::new(),
+    };
+    KEYS.iter().filter_map(|key| Some(object.get(*key)?.as_str()?.to_owned())).collect()
+}
+
 /// The request of a curl command, if its words are known.
 fn of_curl(phase: PhaseKind, run: &Run<'_>) -> Option<Request> {
-    const VALUES: [&str; 19] = [
-        "-H",
-        "--header",
-        "-o",
-        "--output",
-        "-w",
-        "--write-out",
-        "-u",
-        "--user",
-        "-m",
-        "--max-time",
-        "-A",
-        "-b",
-        "-c",
-        "-e",
-        "-K",
-        "--retry",
-        "--connect-timeout",
-        "--cacert",
-        "-x",
-    ];
-    const BODIES: [&str; 8] =
-        ["-d", "--data", "--data-raw", "--data-binary", "--data-urlencode", "--json", "-F", "--form"];
-    let (mut method, mut url, mut body, mut gets) = (None, None, String::new(), false);
-    let mut words = run.words.iter().skip(1);
-    while let Some(word) = words.next() {
-        let text = word.shown();
-        let letters = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-        match text.as_str() {
-            "-X" | "--request" => method = words.next().map(Value::shown),
-            "-T" | "--upload-file" => {
-                words.next();
-                method = method.or_else(|| Some("PUT".to_owned()));
-            }
-            "-G" | "--get" => gets = true,
-            "-I" | "--head" => method = Some("HEAD".to_owned()),
-            option if BODIES.contains(&option) => {
-                body.push_str(&words.next()?.shown());
-                body.push('\n');
-            }
-            option if VALUES.contains(&option) => {
-                words.next();
-            }
-            "--url" => url = words.next(),
-            // `-fsSX DELETE`.
-            _ if letters.is_some_and(|letters| letters.ends_with('X')) => method = words.next().map(Value::shown),
-            option if option.starts_with("-X") => method = Some(option[2..].to_owned()),
-            option if option.starts_with("--request=") => method = option.split('=').nth(1).map(str::to_owned),
-            _ if letters.is_some_and(|letters| letters.ends_with('d')) => body.push_str(&words.next()?.shown()),
-            _ if letters.is_some_and(|letters| letters.ends_with(['o', 'w', 'H', 'u'])) => {
-                words.next();
-            }
-            option if option.starts_with('-') => {}
-            _ if text.contains('/') => url = url.or(Some(word)),
-            _ => {}
-        }
-    }
-    let usual = if body.is_empty() || gets { "GET" } else { "POST" };
-    let method = method.unwrap_or_else(|| usual.to_owned()).to_uppercase();
+    let sent = curl::sent(&run.words)?;
     let span = run.content.span(run.statement.range.start..first_line(run));
-    Some(Request::of(phase, method, url?, body, span))
+    Some(Request::of(phase, sent.method, &sent.url, sent.body, span))
 }
 
 fn first_line(run: &Run<'_>) -> usize {

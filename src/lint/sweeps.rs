@@ -153,6 +153,29 @@ pub(super) fn sweeps(view: &TaskView<'_>) -> Vec<Sweep> {
     found
 }
 
+/// Deletions of all resources of a kind that a search without a condition finds: `docker rm -f $(docker ps -aq)`.
+pub(super) fn everything(view: &TaskView<'_>) -> Vec<(String, Span)> {
+    let mut found: Vec<(String, Span)> = Vec::new();
+    for script in view.scripts.iter().filter(|script| script.phase != PhaseKind::Verify) {
+        let content = &script.content;
+        if !(content.text.contains("delete") || content.text.contains("rm") || content.text.contains("uninstall")) {
+            continue;
+        }
+        content.program.walk(&mut |s| {
+            let text = content.text.get(s.range.clone()).unwrap_or_default();
+            let end = s.range.start + text.find('\n').unwrap_or(text.len());
+            let mut all = Vec::new();
+            in_statement(s, content, content.span(s.range.start..end), &mut all);
+            let all = all.into_iter().filter(|sweep| matches!(sweep.only, Only::Everything));
+            found.extend(all.map(|sweep| (sweep.kind, sweep.place)));
+        });
+    }
+    let inside = |a: &Span, b: &Span| a != b && a.file == b.file && b.start <= a.start && a.end <= b.end;
+    let spans: Vec<Span> = found.iter().map(|(_, span)| *span).collect();
+    found.retain(|(_, span)| !spans.iter().any(|other| inside(span, other)));
+    found
+}
+
 /// `kubectl delete namespace -l suite=shop`, `kubectl delete pods --all -A`.
 fn by_selector(words: &[&str], place: Span) -> Option<Sweep> {
     let (name, rest) = words.split_first()?;

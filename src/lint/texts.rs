@@ -1,7 +1,10 @@
 //! Functions for rules that inspect the texts of a task.
 
 use super::TaskView;
-use crate::hir::{Def, Hole, Part, PhaseKind, Step, Target, Task, Template};
+use crate::{
+    ascii::{Ascii, ascii},
+    hir::{Def, Hole, Part, PhaseKind, Step, Target, Task, Template},
+};
 
 /// The keys in `expect` for the output of a command, a request, an operation or a tool.
 pub(super) const PRINTED: [&str; 4] = ["stdout", "text", "body", "content"];
@@ -80,11 +83,20 @@ pub(super) fn speaks_of(view: &TaskView<'_>, before: &str, kind: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let before = before.trim_end_matches(['`', '"', '\'', ' ']);
     let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
+    if kind == "job" && CRON.is_match(before) {
+        return false;
+    }
     !known(&word) || same(&word) || written_apart(before, kind)
 }
 
+pub(super) static CRON: Ascii = ascii(r"(?i)\bcron[ -]?jobs?\W*$");
+
 /// Whether a text ends with the name of a kind: `a cron job`, `the virtual service`.
 pub(super) fn written_apart(text: &str, kind: &str) -> bool {
+    // `a cron job` is no job.
+    if kind == "job" && CRON.is_match(text) {
+        return false;
+    }
     let letters = text.chars().rev().filter(|c| !matches!(c, ' ' | '-')).flat_map(char::to_lowercase);
     let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));
     ends(0) || text.ends_with('s') && ends(1)

@@ -88,7 +88,15 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
         let same = || known.iter().copied().find(|known| known.eq_ignore_ascii_case(name));
         let near = nearest(name, known.iter().copied()).filter(|near| name.len() > 2 && near.len() > 1).or_else(same);
         let span = read.content.span(read.range.clone());
+        let word = || other_word(text, name, trace.sets.iter().map(String::as_str));
         let finding = match (near, elsewhere) {
+            (None, _) if !read.provided && !asks(read) && word().is_some() => {
+                let word = word().unwrap_or_default();
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set in the task"))
+                    .strength(Strength::Warning)
+                    .here(format!("did you mean `${word}`, which this script sets?"))
+                    .help("use the same name in both places")
+            }
             (Some(near), _) if !read.provided => {
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
                     .here(format!("did you mean `${near}`?"))
@@ -186,11 +194,50 @@ fn is_own(name: &str) -> bool {
 /// Whether the script tests if the variable is set, and so allows for an unset one.
 fn asks(read: &crate::effects::shell::Unset<'_>) -> bool {
     let (text, name) = (&read.content.text, &read.name);
+    // `kubectl -n "$NS"` is no test.
+    let tests = |form: &str| {
+        text.match_indices(form).any(|(at, _)| {
+            let before = text[..at].trim_end();
+            ["[", "test", "!", "&&", "||", "("].iter().any(|begin| before.ends_with(begin))
+        })
+    };
     ["-z", "-n", "-v"].iter().any(|operator| {
-        text.contains(&format!("{operator} \"${name}\""))
-            || text.contains(&format!("{operator} \"${{{name}"))
-            || text.contains(&format!("{operator} {name}"))
+        tests(&format!("{operator} \"${name}\""))
+            || tests(&format!("{operator} \"${{{name}"))
+            || tests(&format!("{operator} {name}"))
     })
+}
+
+/// Words for the same thing, of which a script may set one and read the other.
+const SAME: [(&str, &str); 12] = [
+    ("NS", "NAMESPACE"),
+    ("DIR", "DIRECTORY"),
+    ("REPO", "REPOSITORY"),
+    ("DB", "DATABASE"),
+    ("SVC", "SERVICE"),
+    ("DEPLOY", "DEPLOYMENT"),
+    ("IMG", "IMAGE"),
+    ("SA", "SERVICE_ACCOUNT"),
+    ("CM", "CONFIGMAP"),
+    ("POD", "POD_NAME"),
+    ("BUCKET", "BUCKET_NAME"),
+    ("CLUSTER", "CLUSTER_NAME"),
+];
+
+/// The variable that the script sets under another word for the same thing: `NS` for `NAMESPACE`. `None` if it derives one from the
+/// other.
+fn other_word<'k>(text: &str, name: &str, sets: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let other = SAME.iter().find_map(|(a, b)| match name {
+        _ if name == *a => Some(*b),
+        _ if name == *b => Some(*a),
+        _ => None,
+    })?;
+    let derived = |set: &str| {
+        let assigns = format!("{set}=");
+        let lines = text.match_indices(&assigns).map(|(at, _)| text[at..].lines().next().unwrap_or_default());
+        lines.into_iter().any(|line| line.contains(name))
+    };
+    sets.into_iter().find(|set| *set == other).filter(|set| !derived(set))
 }
 
 /// `kubectl get … | while read x; do n=$((n+1)); done; [ $n -gt 0 ]`: the loop runs in a subshell.

@@ -1,0 +1,194 @@
+//! Objects that setup creates with POST requests or tools, whose address or ID only the response or the body contains.
+
+use super::{
+    TaskView, already_true,
+    released::RESOURCE_NOT_RELEASED,
+    requests::{self, Request},
+};
+use crate::{
+    ascii::{Ascii, ascii},
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::value::Value,
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind, Step},
+    signature::Control,
+};
+
+/// Programs that neither start nor stop a server.
+const HARMLESS: [&str; 12] =
+    ["curl", "echo", "printf", "set", "true", ":", "sleep", "jq", "exit", "cat", "grep", "test"];
+
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let before = out.len();
+    objects(view, out);
+    if out.len() == before {
+        siblings(view, out);
+    }
+}
+
+/// `POST …/items` in setup, if the rest of the task uses `…/items/ID` and cleanup deletes no resource at this address. Requires
+/// that setup and cleanup only send requests: the resource may end with its server.
+fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if !only_requests(view) {
+        return;
+    }
+    let all = requests::requests(view);
+    let posts: Vec<&Request> =
+        all.iter().filter(|r| r.phase == PhaseKind::Setup && r.method == "POST" && !r.segments.is_empty()).collect();
+    let cleanup = || all.iter().filter(|request| request.phase == PhaseKind::Cleanup);
+    if posts.is_empty() || cleanup().any(|request| !matches!(request.method.as_str(), "GET" | "HEAD" | "DELETE")) {
+        return;
+    }
+    for post in &posts {
+        let Some(key) = address(post, &all) else { continue };
+        let is_at = |request: &Request| {
+            let (own, given) = (&post.segments, &request.segments);
+            given.is_empty()
+                || own.starts_with(given)
+                || given.len() == own.len() + 1 && given.starts_with(own) && given[own.len()] == key
+                || !given.starts_with(own) && given.contains(&key)
+        };
+        let deletes = |request: &&Request| request.method == "DELETE" && request.phase != PhaseKind::Setup;
+        if all.iter().filter(deletes).any(is_at) || is_gone(view, post, &key) {
+            continue;
+        }
+        let url: Vec<String> = post.segments.iter().chain([&key]).map(Value::shown).collect();
+        let mut finding = Diagnostic::new(
+            &RESOURCE_NOT_RELEASED,
+            post.span,
+            format!("the resource `{}`, which this request creates, is never deleted", url.join("/")),
+        )
+        .help("send a `DELETE` request to this address in cleanup");
+        let other = cleanup().filter(deletes).find(|request| request.segments.starts_with(&post.segments));
+        if let Some(other) = other.filter(|_| posts.len() == 1) {
+            finding = finding.label(other.span, "this deletes another one");
+        }
+        out.push(finding);
+    }
+}
+
+/// The last segment of the address of what a request creates: the only ID from its body or its response by which other requests
+/// of setup and verify use it.
+fn address(post: &Request, all: &[Request]) -> Option<Value> {
+    let at = post.segments.len();
+    let output = post.id.as_ref().map(|id| format!("{{steps.{id}."));
+    let others = all.iter().filter(|other| other.phase != PhaseKind::Cleanup && other.segments.len() > at);
+    let mut found: Vec<&Value> = others
+        .filter(|other| other.segments.starts_with(&post.segments))
+        .map(|other| &other.segments[at])
+        .filter(|key| {
+            let shown = key.shown();
+            post.keys.contains(&shown) || output.as_ref().is_some_and(|output| shown.starts_with(output.as_str()))
+        })
+        .collect();
+    found.dedup();
+    match found.as_slice() {
+        [key] => Some((*key).clone()),
+        _ => None,
+    }
+}
+
+/// Whether verify expects that the agent has deleted the object.
+fn is_gone(view: &TaskView<'_>, post: &Request, key: &Value) -> bool {
+    if already_true::DELETES.is_match(&view.effects.prompt.shown()) {
+        return true;
+    }
+    let mut gone = false;
+    view.task.walk(&mut |phase, step| {
+        let status = step.expect.as_ref().and_then(|(_, expect)| expect.get("status"));
+        let missing = |status: &Arg<Def>| match &status.kind {
+            ArgKind::Int(status) => matches!(status, 404 | 410),
+            ArgKind::List(all) => all.iter().any(|one| matches!(one.kind, ArgKind::Int(404 | 410))),
+            _ => true,
+        };
+        let here = || {
+            let url = view.effects.acts.iter().find(|act| act.step == step.key).and_then(|act| act.thing.name.as_ref());
+            url.is_some_and(|url| url.split('/').get(post.segments.len()) == Some(key))
+        };
+        gone |= phase == PhaseKind::Verify && status.is_some_and(missing) && here();
+    });
+    gone
+}
+
+/// Whether setup and cleanup consist of requests, as far as they have effects.
+fn only_requests(view: &TaskView<'_>) -> bool {
+    let model = view.effects;
+    let sees = model.sees(PhaseKind::Setup) && model.sees(PhaseKind::Cleanup) && !model.sweeps();
+    let scripts = || model.scripts.iter().filter(|script| script.view.phase != PhaseKind::Verify);
+    let mut runs = scripts().flat_map(|script| &script.trace.runs);
+    let mut steps = true;
+    view.task.walk(&mut |phase, step| {
+        let known = matches!(step.op.kind, OperationKind::Builtin("http" | "script" | "command"));
+        steps &= phase == PhaseKind::Verify || known || step.op.signature.control != Control::Leaf;
+    });
+    sees && steps
+        && runs.all(|run| HARMLESS.contains(&run.statement.name()))
+        && !scripts().any(|script| script.view.content.text.contains("trap "))
+}
+
+/// `create_event` twice in setup, if cleanup deletes by ID only what one of them has created.
+fn siblings(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut steps: Vec<(PhaseKind, &Step<Def>)> = Vec::new();
+    view.task.walk(&mut |phase, step| {
+        if step.op.signature.control == Control::Leaf {
+            steps.push((phase, step));
+        }
+    });
+    let of = |phase: PhaseKind| steps.iter().filter(move |(at, _)| *at == phase).map(|(_, step)| *step);
+    let makes = |step: &&Step<Def>| CREATES.is_match(&step.op.name) && is_tool(step) && !may_fail(step);
+    let made: Vec<&Step<Def>> = of(PhaseKind::Setup).filter(makes).collect();
+    let deletes = |step: &Step<Def>| REMOVES.is_match(&step.op.name) && is_tool(step) && names(step, "");
+    if made.len() < 2
+        || of(PhaseKind::Cleanup).next().is_none()
+        || !of(PhaseKind::Cleanup).all(deletes)
+        || already_true::DELETES.is_match(&view.effects.prompt.shown())
+    {
+        return;
+    }
+    let cleaned = |step: &Step<Def>| {
+        let id = step.id.as_ref()?;
+        of(PhaseKind::Cleanup).find(|gone| names(gone, &id.value))
+    };
+    for step in &made {
+        let other = made.iter().find(|other| other.op.name == step.op.name && cleaned(other).is_some());
+        let Some((other, gone)) = other.and_then(|other| Some((other, cleaned(other)?))) else { continue };
+        let id = step.id.as_ref().map(|id| id.value.as_str());
+        // What is inside another resource is deleted with it.
+        let inside = made.iter().filter_map(|other| other.id.as_ref()).any(|other| names(step, &other.value));
+        let used = id.is_some_and(|id| steps.iter().any(|(_, step)| deletes(step) && names(step, id)));
+        if cleaned(step).is_none() && !inside && !used {
+            let id = other.id.as_ref().map_or("", |id| &id.value);
+            out.push(
+                Diagnostic::new(
+                    &RESOURCE_NOT_RELEASED,
+                    step.key,
+                    format!("what `{}` creates here is never deleted", step.op.name),
+                )
+                .label(gone.key, format!("this deletes only what `{id}` has created"))
+                .help("delete it in cleanup by the ID that this step returns"),
+            );
+        }
+    }
+}
+
+fn is_tool(step: &Step<Def>) -> bool {
+    matches!(step.op.kind, OperationKind::Tool { .. } | OperationKind::Extension { .. })
+}
+
+/// Whether a step accepts or expects that its operation fails.
+fn may_fail(step: &Step<Def>) -> bool {
+    step.continue_on_error.is_some_and(|lenient| lenient.value)
+        || step.expect.as_ref().is_some_and(|(_, expect)| expect.get("isError").is_some())
+}
+
+/// Whether an argument of a step contains an output of the step with this ID, or of any step if it is empty.
+fn names(step: &Step<Def>, id: &str) -> bool {
+    let begin = if id.is_empty() { "{steps.".to_owned() } else { format!("{{steps.{id}.") };
+    let mut found = false;
+    step.args.iter().for_each(|(_, arg)| {
+        arg.templates(&mut |template| found |= template.holes().any(|hole| hole.text.starts_with(&begin)));
+    });
+    found
+}
+
+static CREATES: Ascii = ascii(r"(?i)(?:^|[._-])(?:create|add|new|insert|post|open|upload|book|schedule)(?:[._-]|$)");
+static REMOVES: Ascii = ascii(r"(?i)(?:^|[._-])(?:delete|remove|cancel|destroy|drop|archive|trash)(?:[._-]|$)");

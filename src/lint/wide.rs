@@ -1,0 +1,120 @@
+//! Deletions that reach further than what the task creates: a pattern in a shared directory, everything of a kind, a path that
+//! begins with a variable that may be empty.
+
+use super::{TaskView, foreign::DELETES_FOREIGN_RESOURCE, sweeps, texts};
+use crate::{
+    bash,
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::{
+        Followed, Verb,
+        shell::Run,
+        value::{Piece, Value},
+    },
+    hir::PhaseKind,
+};
+
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for (kind, span) in sweeps::everything(view) {
+        out.push(
+            Diagnostic::new(
+                &DELETES_FOREIGN_RESOURCE,
+                span,
+                format!("this deletes every {kind}, not only those of the task"),
+            )
+            .help("delete by name what the task created, or use a label that only its own resources have"),
+        );
+    }
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase != PhaseKind::Verify) {
+        for run in script.trace.runs.iter().filter(|run| removes_folders(run)) {
+            // A word that expands to several has no place of its own.
+            if run.words.len() != run.statement.words().len() {
+                continue;
+            }
+            for (word, written) in run.words.iter().zip(run.statement.words()).skip(1) {
+                let place = written.range.clone();
+                let globbed = run.content.text.get(place.clone()).is_some_and(|source| source.ends_with('*'));
+                let finding = match word.pieces() {
+                    [Piece::Text(path), Piece::Unknown] if globbed => pattern(view, path),
+                    [Piece::Name(name), Piece::Text(rest)] if rest == "/" => begins_unset(view, script, name, "/"),
+                    [Piece::Name(name), Piece::Text(rest), Piece::Unknown] if rest == "/" && globbed => {
+                        begins_unset(view, script, name, "/*")
+                    }
+                    _ => None,
+                };
+                let Some((message, help)) = finding else { continue };
+                out.push(Diagnostic::new(&DELETES_FOREIGN_RESOURCE, run.content.span(place), message).help(help));
+            }
+        }
+    }
+}
+
+fn removes_folders(run: &Run<'_>) -> bool {
+    let recursive = |word: &str| {
+        word == "--recursive" || word.starts_with('-') && !word.starts_with("--") && word.contains(['r', 'R'])
+    };
+    run.statement.name() == "rm" && run.words.iter().filter_map(Value::literal).any(recursive)
+}
+
+/// `rm -rf /tmp/tb-*`, where the task creates only `/tmp/tb-notes`. `begin` is the pattern without its last character.
+fn pattern(view: &TaskView<'_>, begin: &str) -> Option<(String, String)> {
+    let (folder, stem) = begin.rsplit_once('/')?;
+    let (path, file) = (format!("{begin}*"), format!("{stem}*"));
+    if !matches!(folder, "/tmp" | "/var/tmp" | "/home" | "/root" | "/opt" | "/srv") || stem.len() < 2 {
+        return None;
+    }
+    let mut made: Vec<String> = Vec::new();
+    for act in view.effects.acts.iter().filter(|act| act.verb == Verb::Creates && act.thing.system == "file") {
+        let Some(name) = act.thing.name.as_ref() else { return None };
+        let shown = name.shown();
+        let Some(rest) = shown.strip_prefix(begin) else { continue };
+        // Only the directory or file directly in the shared directory.
+        made.push(format!("{begin}{}", rest.split('/').next().unwrap_or_default()));
+    }
+    made.sort_unstable();
+    made.dedup();
+    let [only] = made.as_slice() else { return None };
+    let bare = stem.trim_end_matches(['-', '_', '.']);
+    // The task's own name makes the pattern its own, and others may be created under names that are not known.
+    let named = texts::has_word(&view.task.name.value.replace(['-', '_', ' '], " "), bare);
+    let said = view.effects.prompt.shown();
+    let texts = super::facts::elsewhere(view);
+    let all = [said.as_str(), texts.verify.as_str(), texts.rest.as_str()];
+    let others = all.iter().flat_map(|text| text.match_indices(begin).map(|(at, _)| &text[at..])).any(|rest| {
+        let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '*'));
+        let name =
+            rest[folder.len() + 1..].split(part).next().unwrap_or_default().split('/').next().unwrap_or_default();
+        name != file && format!("{folder}/{}", name.trim_end_matches('.')) != *only
+    });
+    let random = only.contains(['{', '$']) || all.iter().any(|text| text.contains("mktemp"));
+    (bare.len() > 1 && *only != begin && !named && !others && !random).then(|| {
+        (
+            format!("this deletes everything that matches `{path}`, but the task creates only `{only}`"),
+            format!("delete by name what the task created: `rm -rf {only}`"),
+        )
+    })
+}
+
+/// `rm -rf $DIR/*`, where nothing sets the variable: without it, this is `rm -rf /*`.
+fn begins_unset(view: &TaskView<'_>, script: &Followed<'_>, name: &str, rest: &str) -> Option<(String, String)> {
+    let name = name.strip_prefix('$')?;
+    let program = &script.view.content.program;
+    let known = script.trace.sets.contains(name)
+        || view.task.env.iter().any(|(known, _)| known.value == name)
+        || script.view.step.arg("env").is_some_and(|env| env.get(name).is_some())
+        || super::env::read_by_programs(name)
+        || bash::sets_by_itself(name)
+        || matches!(name, "HOME" | "TMPDIR" | "PWD" | "OLDPWD" | "RUNNER_TEMP" | "GITHUB_WORKSPACE")
+        || script.trace.opaque
+        || program.sets('u', "nounset");
+    // `[ -n "$DIR" ] && rm -rf "$DIR"/*`.
+    let text = &script.view.content.text;
+    let tested = ["-n ", "-d ", "-e ", "-z "]
+        .iter()
+        .any(|test| ["\"$", "$", "\"${", "${"].iter().any(|open| text.contains(&format!("{test}{open}{name}"))));
+    (!known && !tested && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')).then(|| {
+        (
+            format!("nothing in the task sets `${name}`: if it is empty, this deletes `{rest}`"),
+            format!("set it in this script, and write `${{{name}:?}}`, which ends the script if it is empty"),
+        )
+    })
+}
