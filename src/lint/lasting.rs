@@ -287,7 +287,7 @@ fn nodes(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .find(|act| act.thing.system == "kubernetes" && act.thing.kind == "node" && act.thing.name.is_some())?;
             let name = node.thing.name.as_ref()?.shown();
             (verb != "drain" && reads && verbs.is_match(&said) && !already_true::KEEPS.is_match(&said))
-                .then(|| (node.span, name))
+                .then_some((node.span, name))
         };
         // Verify then checks that the agent has undone it.
         let undoes = REMOVES.is_match(&said);

@@ -115,7 +115,7 @@ fn locations(view: &TaskView<'_>, out: &mut Diagnostics) {
         for run in followed.trace.runs.iter().filter(|run| matches!(run.statement.name(), "curl" | "gh")) {
             let literal = |word: &crate::effects::value::Value| word.literal() == Some("DELETE");
             let is_delete = run.words.iter().any(literal);
-            let urls = run.words.iter().skip(1).filter(|word| word.is_known()).map(|word| word.shown());
+            let urls = run.words.iter().skip(1).filter(|word| word.is_known()).map(crate::effects::value::Value::shown);
             for url in urls.filter(|url| url.matches('/').count() > 1 && !url.contains([' ', '{'])) {
                 match followed.view.phase {
                     PhaseKind::Cleanup if is_delete => {

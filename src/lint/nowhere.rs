@@ -79,8 +79,8 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told = BTreeSet::new();
     for (span, path) in read {
         let Some((parent, file)) = path.rsplit_once('/') else { continue };
-        let alike = || stands_for(view, said, &made, parent, file);
-        if !matches!(parent, "/tmp" | "/var/tmp") && !(parent.starts_with("/tmp/") && alike()) {
+        let is_temporary = matches!(parent, "/tmp" | "/var/tmp");
+        if !(is_temporary || parent.starts_with("/tmp/") && stands_for(view, said, &made, parent, file)) {
             continue;
         }
         let whole = file.contains('.') && !file.contains(['*', '$', '…', '{', '?']);

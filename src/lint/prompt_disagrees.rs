@@ -1018,7 +1018,7 @@ fn phrases(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span,
             let other = words(known);
             let common = own.intersection(&other).count();
             // A part of the text may be enough for a search.
-            common * 4 >= own.len().max(other.len()) * 2 + 1 && !known.to_lowercase().contains(&text.to_lowercase())
+            common * 4 > own.len().max(other.len()) * 2 && !known.to_lowercase().contains(&text.to_lowercase())
         });
         if let [near] = near.collect::<Vec<_>>()[..]
             && !out.iter().any(|known| known.span == span)

@@ -64,7 +64,7 @@ fn pattern(view: &TaskView<'_>, begin: &str) -> Option<(String, String)> {
     }
     let mut made: Vec<String> = Vec::new();
     for act in view.effects.acts.iter().filter(|act| act.verb == Verb::Creates && act.thing.system == "file") {
-        let Some(name) = act.thing.name.as_ref() else { return None };
+        let name = act.thing.name.as_ref()?;
         let shown = name.shown();
         let Some(rest) = shown.strip_prefix(begin) else { continue };
         // Only the directory or file directly in the shared directory.

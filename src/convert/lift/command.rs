@@ -783,8 +783,9 @@ fn limit(words: &[String]) -> Limit {
                 // What neither reaches another machine nor waits.
                 "git" => has(&["clone", "fetch", "pull", "push", "ls-remote", "submodule", "gc", "bisect"]),
                 "docker" | "podman" => !has(&["ps", "inspect", "port", "version"]),
-                "sqlite3" | "find" | "id" | "date" | "echo" | "printf" | "basename" | "dirname" | "readlink" | "realpath"
-                | "sha256sum" | "md5sum" | "tr" | "paste" | "comm" | "tee" | "rmdir" | "mktemp" | "pgrep" => false,
+                "sqlite3" | "find" | "id" | "date" | "echo" | "printf" | "basename" | "dirname" | "readlink"
+                | "realpath" | "sha256sum" | "md5sum" | "tr" | "paste" | "comm" | "tee" | "rmdir" | "mktemp"
+                | "pgrep" => false,
                 "base64" | "awk" | "cut" | "sort" | "uniq" | "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp"
                 | "mv" | "chmod" | "touch" | "jq" | "sed" | "head" | "tail" | "wc" | "true" | "command" | "ln"
                 | "diff" | "cmp" | "which" | "stat" => false,
