@@ -49,10 +49,10 @@ Examples:
   gevals convert tasks/ --target kubernetes --prove-on kind-scratch --solutions solutions/
       also run both for real, in the cluster of this context
 
-Exit status: 0 converted, 1 a task could not be converted, its proof failed or is incomplete, or it
-has errors of the original, 2 a given path cannot be read, or there is no such context, 3 there is no
-sandbox for the proof (bubblewrap; use `--no-verify` without it), or the API does not answer; 129, 130
-or 143 by a signal";
+Exit status: 0 converted, 1 a task could not be converted, its proof failed or is incomplete, or
+it has errors of the original, 2 a given path cannot be read, or there is no such context, 3 there
+is no sandbox for the proof (bubblewrap; use `--no-verify` without it), or the API does not
+answer; 129, 130 or 143 by a signal";
 
 /// Convert tasks to another dialect: bash tasks become portable ones, statement by statement.
 ///

@@ -878,7 +878,22 @@ const CALLERS: [&str; 24] = [
 ];
 
 /// Programs that are run for their exit status, each with words of which one is required.
-const CHECKERS: [(&str, &[&str]); 15] = [
+const CHECKERS: [(&str, &[&str]); 30] = [
+    ("promtool", &["check", "test"]),
+    ("amtool", &["check-config"]),
+    ("kubeconform", &[]),
+    ("kubeval", &[]),
+    ("yamllint", &[]),
+    ("actionlint", &[]),
+    ("hadolint", &[]),
+    ("xmllint", &[]),
+    ("tflint", &[]),
+    ("eslint", &[]),
+    ("tsc", &[]),
+    ("mypy", &[]),
+    ("flake8", &[]),
+    ("ruff", &["check"]),
+    ("jsonschema", &[]),
     ("pytest", &[]),
     ("shellcheck", &[]),
     ("python", &["pytest", "unittest", "py_compile", "compileall"]),

@@ -4,6 +4,7 @@ use indexmap::IndexSet;
 
 use super::{
     EvalView, Selecting, TaskView, UnderView, facts,
+    odd_word::is_slip,
     script::{Form, ScriptView},
     texts,
 };
@@ -171,8 +172,10 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let prompt = view.task.prompt.as_ref();
     let given = credentials(view.task);
+    let mut read: Vec<(&str, Span)> = Vec::new();
     texts::holes(view.task, &mut |_, hole| {
         let Target::ProcessEnv(name) = &hole.reference.target else { return };
+        read.push((name, hole.span));
         // A secret can only come from the environment and has no default. In a prompt, it is reported.
         let is_secret = is_secret_name(name) || given.contains(&hole.span);
         let is_told = || prompt.is_some_and(|prompt| prompt.text.holes().any(|told| told.span == hole.span));
@@ -181,6 +184,18 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         out.push(not_declared(name, &view.task.env, hole.span));
     });
+    // `{env.GRAFANA_TOKN}`, where everything else reads `GRAFANA_TOKEN`.
+    for (nth, (name, span)) in read.iter().enumerate() {
+        let is_alone = read.iter().filter(|(other, _)| other == name).count() == 1;
+        let before = read[..nth].iter().map(|(other, _)| *other).find(|other| is_slip(name, other));
+        if let Some(other) = before.filter(|_| is_alone && !out.iter().any(|known| known.span == *span)) {
+            out.push(
+                Diagnostic::new(&UNDECLARED_PROCESS_VARIABLE, *span, format!("only this hole reads `{name}`"))
+                    .here(format!("did you mean `{other}`?"))
+                    .help("use the same name everywhere, or declare both under `spec.env`"),
+            );
+        }
+    }
 }
 
 /// Returns the holes after the name of an authentication scheme: `Bearer {env.GRAFANA}`.

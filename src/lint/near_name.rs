@@ -1,6 +1,8 @@
 //! Names in verify or cleanup that nothing else uses, and that differ in an ending or in one letter from a name that the
 //! prompt or setup uses.
 
+use std::cell::OnceCell;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
@@ -174,7 +176,8 @@ struct Known {
     made: String,
     verified: String,
     /// The names in the prompt and in setup by their first letter, and whether each may be a value of a column.
-    names: FxHashMap<u8, Vec<(String, bool)>>,
+    /// Collected when the first name is looked for.
+    names: OnceCell<FxHashMap<u8, Vec<(String, bool)>>>,
 }
 
 impl Known {
@@ -202,16 +205,25 @@ impl Known {
                 text.push('\n');
             }
         }
-        let mut names: FxHashMap<u8, Vec<(String, bool)>> = FxHashMap::default();
-        let mut seen: FxHashSet<(&str, bool)> = FxHashSet::default();
-        let in_setup = tokens(&made).map(|(at, name)| (name, made[..at].ends_with(['\'', '"'])));
-        for (name, is_value) in in_setup.chain(named(&said).map(|name| (name, true))) {
-            if name.len() >= SHORTEST && seen.insert((name, is_value)) {
-                let letter = name.as_bytes()[0].to_ascii_lowercase();
-                names.entry(letter).or_default().push((name.to_owned(), is_value));
+        Self { said, made, verified, names: OnceCell::new() }
+    }
+
+    /// The names that begin with this letter.
+    fn beginning(&self, letter: u8) -> &[(String, bool)] {
+        let names = self.names.get_or_init(|| {
+            let mut names: FxHashMap<u8, Vec<(String, bool)>> = FxHashMap::default();
+            let mut seen: FxHashSet<(&str, bool)> = FxHashSet::default();
+            let made = &self.made;
+            let in_setup = tokens(made).map(|(at, name)| (name, made[..at].ends_with(['\'', '"'])));
+            for (name, is_value) in in_setup.chain(named(&self.said).map(|name| (name, true))) {
+                if name.len() >= SHORTEST && seen.insert((name, is_value)) {
+                    let letter = name.as_bytes()[0].to_ascii_lowercase();
+                    names.entry(letter).or_default().push((name.to_owned(), is_value));
+                }
             }
-        }
-        Self { said, made, verified, names }
+            names
+        });
+        names.get(&letter).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Whether a name occurs outside of the part that it is in.
@@ -224,7 +236,7 @@ impl Known {
     fn near(&self, suspect: &Suspect) -> Option<String> {
         let text = suspect.text.as_str();
         let letter = text.as_bytes().first()?.to_ascii_lowercase();
-        let names = self.names.get(&letter).into_iter().flatten();
+        let names = self.beginning(letter).iter();
         let is_value = suspect.field.as_deref().is_some_and(|field| !CATALOG.contains(&field));
         let mut names = names.filter(|(name, quoted)| name.len().abs_diff(text.len()) < 3 && (*quoted || !is_value));
         let found = names.find(|(name, _)| is_near(text, name));

@@ -184,8 +184,15 @@ fn counts(view: &TaskView<'_>) -> BTreeSet<Span> {
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| step.expect.iter().for_each(|(_, expect)| collect(expect, &mut found)));
     });
+    // `jq -e '.rules | length == 2'`
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let numbers = LENGTH.captures_iter(&script.content.text).filter_map(|length| length.get(1));
+        found.extend(numbers.map(|number| script.content.span(number.range())));
+    }
     found
 }
+
+static LENGTH: Ascii = ascii(r"\blength\s*(?:==|!=|[<>]=?)\s*(\d+)");
 
 /// Whether verify may check this number: for `three services`, it must mention services.
 fn is_counted(lower: &str, number: &str, verified: &str) -> bool {

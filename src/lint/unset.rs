@@ -115,6 +115,14 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                     .label(place, "the script does not read this variable")
                     .help("use the same name in both places")
             }
+            // `$REPO_DIR`, where the script sets `REPO`.
+            (None, None) if !read.provided && !asks(read) && shorter(name, &known).is_some() => {
+                let near = shorter(name, &known).unwrap_or_default();
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set in the task"))
+                    .strength(Strength::Warning)
+                    .here(format!("did you mean `${near}`?"))
+                    .help("if it comes from the environment of gevals, give it a default: `${…:-}`")
+            }
             // Lowercase variables are local to a script: nothing else sets them.
             (None, None) if !read.provided && is_own(name) && !asks(read) => {
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
@@ -179,6 +187,13 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// The known variable whose name is this one without a word that only says what kind of value it has.
+fn shorter<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let (stem, kind) = name.rsplit_once('_')?;
+    let is_kind = matches!(kind, "DIR" | "NAME" | "PATH" | "FILE" | "FOLDER");
+    known.iter().copied().find(|known| is_kind && *known == stem)
 }
 
 /// Whether a name is typical for a script's own variables.
