@@ -81,10 +81,36 @@ pub fn compares(view: &TaskView<'_>, out: &mut Diagnostics) {
             });
         }
     }
+    inverted(view, out);
 }
 
 fn verify<'a>(view: &TaskView<'a>) -> impl Iterator<Item = &'a Followed<'a>> {
     view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify)
+}
+
+/// `grep -qv PATTERN FILE`, which succeeds if any line of several does not match.
+fn inverted(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for question in view.asked() {
+        let Demand::Matches { pattern, options } = &question.demand else { continue };
+        // `grep -qv '^#'` asks for a line that is no comment.
+        let is_blank = pattern.trim_end_matches('$').ends_with(['#', '*', '^', '+']) || pattern.len() < 3;
+        if options.contains('v')
+            && !options.contains('c')
+            && question.file.is_some()
+            && question.is_wanted() == Some(true)
+            && !is_blank
+        {
+            out.push(
+                Diagnostic::new(
+                    &COMPARES_OTHERWISE,
+                    question.span,
+                    format!("`grep -v` succeeds if any line does not contain `{pattern}`"),
+                )
+                .help("if no line may contain it, negate the command without `-v`: `! grep -q …`")
+                .strength(Strength::Warning),
+            );
+        }
+    }
 }
 
 /// The outputs that the checks of verify compare as a whole: in scripts, and with `stdout` of a step.

@@ -45,9 +45,33 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     .help("a status is between 100 and 599"),
             );
         }
+        if dialect == Dialect::Steps {
+            rooted(expect, out);
+        }
         record(expect, "", dialect, out);
     });
     there_and_not(view, out);
+}
+
+/// `{path: $.state}` in `fields`: the paths of the steps dialect consist of keys, and no key is called `$`.
+fn rooted(expect: &Arg<Def>, out: &mut Diagnostics) {
+    match &expect.kind {
+        ArgKind::Record(fields) => fields.iter().for_each(|(_, inner)| rooted(inner, out)),
+        ArgKind::List(items) => {
+            for item in items {
+                let path = item.get("path").and_then(|path| Some((path.span, path.as_literal()?)));
+                let Some((span, path)) = path.filter(|(_, path)| path.starts_with("$.") || path.starts_with("$[")) else {
+                    continue;
+                };
+                let keys = path.trim_start_matches('$').trim_start_matches('.');
+                out.push(
+                    never(span, format!("`{path}` never exists: in this dialect, a path does not begin with `$`"))
+                        .help(format!("write `{keys}`")),
+                );
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Two verify steps, one of which requires a file that the other forbids.
