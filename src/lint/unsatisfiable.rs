@@ -60,7 +60,8 @@ fn rooted(expect: &Arg<Def>, out: &mut Diagnostics) {
         ArgKind::List(items) => {
             for item in items {
                 let path = item.get("path").and_then(|path| Some((path.span, path.as_literal()?)));
-                let Some((span, path)) = path.filter(|(_, path)| path.starts_with("$.") || path.starts_with("$[")) else {
+                let Some((span, path)) = path.filter(|(_, path)| path.starts_with("$.") || path.starts_with("$["))
+                else {
                     continue;
                 };
                 let keys = path.trim_start_matches('$').trim_start_matches('.');
