@@ -91,8 +91,8 @@ def client(silence, *more):
     log = (folder / "client.log").open("w")
     return subprocess.Popen(
         [gevals, "run", "s.gevals", "--engine", "temporal", "--address", address, "-o", "results"]
-        # With 4 workers, as many batches wait as run, so that a free worker gets the next one immediately.
-        + ["-p", "8", "--silence", silence, *more],
+        # As many batches as slots. With more, the next batch is ready sooner, but there are more batches.
+        + ["-p", "4", "--silence", silence, *more],
         cwd=folder, env=environment, stdout=log, stderr=log,
     )
 
