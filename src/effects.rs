@@ -187,6 +187,9 @@ pub struct Given<'a> {
     pub files: &'a dyn Files,
 }
 
+/// The maximum number of operations of a task. Rules compare them with each other; with more, nothing is concluded from any.
+const MOST: usize = 2000;
+
 impl<'a> Model<'a> {
     /// Follows all scripts and steps of a task.
     pub fn of(given: Given<'a>) -> Self {
@@ -209,6 +212,10 @@ impl<'a> Model<'a> {
             model.scripts.push(Followed { view, trace });
         }
         operation::steps(given, &environment, &mut model);
+        if model.acts.len() > MOST {
+            model.acts.clear();
+            model.opaque.extend(PhaseKind::ALL);
+        }
         model
     }
 

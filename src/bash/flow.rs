@@ -76,8 +76,12 @@ pub fn both_ways<'r>(
     ranges.map(|range| (outcome(range, Status::ZERO), outcome(range, Status::OTHER))).collect()
 }
 
-/// The statuses that a script can end with if the statement at `range` succeeds, and if it fails.
+/// The statuses that a script can end with if the statement at `range` succeeds, and if it fails. Unknown if the script is
+/// too long.
 pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
+    if is_long(program) {
+        return (Status::ANY, Status::ANY);
+    }
     let mut evaluator = Evaluator::new(program, Some(range.clone()));
     let mut with = |status| {
         evaluator.given = vec![(range.clone(), status)];
@@ -86,20 +90,36 @@ pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
     (with(Status::ZERO), with(Status::OTHER))
 }
 
-/// Whether nothing after a statement runs, because every path through it ends the script.
-pub fn leaves(program: &Program, statement: &Statement) -> bool {
-    Evaluator::new(program, None).statement(statement, Status::ZERO, false, DEPTH).end == Status::NEVER
+/// The maximum number of statements of a script in which single statements are followed, each of which takes time in
+/// proportion to the whole script.
+const LONG: usize = 1000;
+
+fn is_long(program: &Program) -> bool {
+    program.size > LONG
 }
 
-/// The statuses of one statement on its own.
+/// Whether nothing after a statement runs, because every path through it ends the script. Unknown, and so `false`, if the
+/// script is too long.
+pub fn leaves(program: &Program, statement: &Statement) -> bool {
+    !is_long(program)
+        && Evaluator::new(program, None).statement(statement, Status::ZERO, false, DEPTH).end == Status::NEVER
+}
+
+/// The statuses of one statement on its own. Unknown if the script is too long.
 pub fn status(program: &Program, statement: &Statement) -> Status {
+    if is_long(program) {
+        return Status::ANY;
+    }
     let flow = Evaluator::new(program, None).statement(statement, Status::ZERO, false, DEPTH);
     flow.end.or(flow.exit).or(flow.returned)
 }
 
 /// The statuses of a statement whose failure is tested, on its own. Loops are assumed to end. `others` are programs that
-/// the script sources, for their functions.
+/// the script sources, for their functions. Unknown if the script is too long.
 pub fn tested(program: &Program, others: &[&Program], statement: &Statement) -> Status {
+    if is_long(program) {
+        return Status::ANY;
+    }
     let mut evaluator = Evaluator { patient: true, ..Evaluator::new(program, None) };
     for other in others {
         other.walk(&mut |s| {

@@ -13,7 +13,7 @@ use super::{
 pub fn read(text: &str) -> Option<Program> {
     let mut reader = Reader { text, at: 0, depth: 0 };
     let body = reader.list()?;
-    (reader.at == text.len()).then_some(Program { body, sound: true })
+    (reader.at == text.len()).then(|| Program::new(body, true))
 }
 
 /// The maximum nesting depth of statements.

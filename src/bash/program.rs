@@ -13,6 +13,8 @@ pub struct Program {
     pub body: Vec<Statement>,
     /// Whether the whole script was understood. Conclusions from the *absence* of something require this.
     pub sound: bool,
+    /// The number of statements, with those inside others.
+    pub(super) size: usize,
 }
 
 /// A statement, with the properties that rules ask for.
@@ -176,6 +178,14 @@ impl Statement {
 }
 
 impl Program {
+    pub(super) fn new(body: Vec<Statement>, sound: bool) -> Self {
+        let mut program = Self { body, sound, size: 0 };
+        let mut size = 0;
+        program.walk(&mut |_| size += 1);
+        program.size = size;
+        program
+    }
+
     /// Visits every statement and all statements inside it, outer ones first.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Statement)) {
         self.body.iter().for_each(|s| s.walk(visit));
@@ -226,7 +236,7 @@ pub(super) fn read(script: &Script) -> Program {
     let mut reader = Reader { script, cursor: root.walk(), sound: script.is_sound() };
     let body = reader.list(root, DEPTH);
     let sound = reader.sound && !body.iter().any(|s| crosses_lines(s, &script.text));
-    Program { body, sound }
+    Program::new(body, sound)
 }
 
 /// Whether the grammar read the next line as a continuation of this one. It may miss the end of a statement between

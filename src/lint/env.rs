@@ -1,6 +1,6 @@
 //! Variables that are declared but not used, used but not declared, or that hide those of the system.
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 use super::{
     EvalView, Selecting, TaskView, UnderView, facts,
@@ -184,13 +184,22 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         out.push(not_declared(name, &view.task.env, hole.span));
     });
-    // `{env.GRAFANA_TOKN}`, where everything else reads `GRAFANA_TOKEN`.
-    for (nth, (name, span)) in read.iter().enumerate() {
-        let is_alone = read.iter().filter(|(other, _)| other == name).count() == 1;
-        let before = read[..nth].iter().map(|(other, _)| *other).find(|other| is_slip(name, other));
-        if let Some(other) = before.filter(|_| is_alone && !out.iter().any(|known| known.span == *span)) {
+    misspelt(&read, out);
+}
+
+/// The maximum number of variables whose names are compared with each other.
+const COMPARED: usize = 50;
+
+/// `{env.GRAFANA_TOKN}`, where everything else reads `GRAFANA_TOKEN`.
+fn misspelt(read: &[(&str, Span)], out: &mut Diagnostics) {
+    let mut names: IndexMap<&str, Vec<Span>> = IndexMap::new();
+    read.iter().for_each(|(name, span)| names.entry(name).or_default().push(*span));
+    for (nth, (name, places)) in names.iter().enumerate().take(COMPARED) {
+        let [place] = places.as_slice() else { continue };
+        let other = names.keys().take(nth).find(|other| is_slip(name, other));
+        if let Some(other) = other.filter(|_| !out.iter().any(|known| known.span == *place)) {
             out.push(
-                Diagnostic::new(&UNDECLARED_PROCESS_VARIABLE, *span, format!("only this hole reads `{name}`"))
+                Diagnostic::new(&UNDECLARED_PROCESS_VARIABLE, *place, format!("only this hole reads `{name}`"))
                     .here(format!("did you mean `{other}`?"))
                     .help("use the same name everywhere, or declare both under `spec.env`"),
             );

@@ -7,7 +7,7 @@ use super::{
     script::{Content, ScriptView},
 };
 use crate::{
-    bash::{Word, program::Statement, tools},
+    bash::{Word, tools},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Arg, ArgKind, Def, Hole, OperationKind, Target, Task},
     rule,
@@ -78,8 +78,20 @@ fn in_script(view: &TaskView<'_>, origins: &Origins<'_>, text: &ScriptView<'_>, 
 /// Returns the name of the command that has a hole in one of its arguments.
 fn command<'t>(content: &'t Content, hole: &Range<usize>) -> Option<&'t str> {
     let holds = |word: &Word| word.range.start <= hole.start && hole.end <= word.range.end;
-    let mut commands = content.program.commands().into_iter();
-    commands.find(|command| command.words().iter().skip(1).any(holds)).map(Statement::name)
+    let mut found = None;
+    // Only the statements around the hole are read.
+    let mut lists = vec![content.program.body.as_slice()];
+    while let Some(list) = lists.pop() {
+        let around = list.partition_point(|statement| statement.range.end < hole.end);
+        let Some(statement) = list.get(around).filter(|statement| statement.range.start <= hole.start) else {
+            continue;
+        };
+        if statement.words().iter().skip(1).any(holds) {
+            found = Some(statement.name());
+        }
+        statement.lists(&mut |inner| lists.push(inner));
+    }
+    found
 }
 
 /// Returns the program that interprets the argument in which a hole lies as code.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{TaskView, env::UNDECLARED_PROCESS_VARIABLE};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{TaskView, env::UNDECLARED_PROCESS_VARIABLE, script::Content};
 use crate::{
     bash,
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
@@ -75,6 +77,7 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
     let unread = unread
         .find(|name| !super::texts::has_word(text, &name.value) && !super::env::read_by_programs(&name.value))
         .filter(|_| trace.sources.is_empty());
+    let mut asked = Asked::default();
     for read in &trace.unset {
         let name = read.name.as_str();
         if trace.sets.contains(name) || super::env::read_by_programs(name) || bash::sets_by_itself(name) {
@@ -88,15 +91,17 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
         let same = || known.iter().copied().find(|known| known.eq_ignore_ascii_case(name));
         let near = nearest(name, known.iter().copied()).filter(|near| name.len() > 2 && near.len() > 1).or_else(same);
         let span = read.content.span(read.range.clone());
-        let word = || other_word(text, name, trace.sets.iter().map(String::as_str));
+        let word = if near.is_none() && !read.provided { other_word(text, name, &known) } else { None };
+        let mut is_asked = || asked.has(read);
         let finding = match (near, elsewhere) {
-            (None, _) if !read.provided && !asks(read) && word().is_some() => {
-                let word = word().unwrap_or_default();
-                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set in the task"))
-                    .strength(Strength::Warning)
-                    .here(format!("did you mean `${word}`, which this script sets?"))
-                    .help("use the same name in both places")
-            }
+            (None, _) if word.is_some() && !is_asked() => Diagnostic::new(
+                &UNSET_VARIABLE,
+                span,
+                format!("`${name}` is not set in the task"),
+            )
+            .strength(Strength::Warning)
+            .here(format!("did you mean `${}`?", word.unwrap_or_default()))
+            .help("use the same name in both places; if it comes from the environment of gevals, give it a default"),
             (Some(near), _) if !read.provided => {
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
                     .here(format!("did you mean `${near}`?"))
@@ -108,23 +113,15 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                     .help("declare it under `env` of the task, or set it in this script as well")
             }
             // Probably only one of the two was renamed. Programs may read either of them from the environment.
-            (None, None) if !read.provided && unread.is_some() && !asks(read) => {
+            (None, None) if !read.provided && unread.is_some() && !is_asked() => {
                 let place = unread.map_or(span, |unread| unread.span);
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set in the task"))
                     .strength(Strength::Warning)
                     .label(place, "the script does not read this variable")
                     .help("use the same name in both places")
             }
-            // `$REPO_DIR`, where the script sets `REPO`.
-            (None, None) if !read.provided && !asks(read) && shorter(name, &known).is_some() => {
-                let near = shorter(name, &known).unwrap_or_default();
-                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set in the task"))
-                    .strength(Strength::Warning)
-                    .here(format!("did you mean `${near}`?"))
-                    .help("if it comes from the environment of gevals, give it a default: `${…:-}`")
-            }
             // Lowercase variables are local to a script: nothing else sets them.
-            (None, None) if !read.provided && is_own(name) && !asks(read) => {
+            (None, None) if !read.provided && is_own(name) && !is_asked() => {
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
                     .help("an unset variable expands to an empty text: declare it under `env`, or give it a default")
             }
@@ -189,13 +186,6 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The known variable whose name is this one without a word that only says what kind of value it has.
-fn shorter<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    let (stem, kind) = name.rsplit_once('_')?;
-    let is_kind = matches!(kind, "DIR" | "NAME" | "PATH" | "FILE" | "FOLDER");
-    known.iter().copied().find(|known| is_kind && *known == stem)
-}
-
 /// Whether a name is typical for a script's own variables.
 fn is_own(name: &str) -> bool {
     name.len() > 1
@@ -206,25 +196,36 @@ fn is_own(name: &str) -> bool {
         )
 }
 
-/// Whether the script tests if the variable is set, and so allows for an unset one.
-fn asks(read: &crate::effects::shell::Unset<'_>) -> bool {
-    let (text, name) = (&read.content.text, &read.name);
-    // `kubectl -n "$NS"` is no test.
-    let tests = |form: &str| {
-        text.match_indices(form).any(|(at, _)| {
-            let before = text[..at].trim_end();
-            ["[", "test", "!", "&&", "||", "("].iter().any(|begin| before.ends_with(begin))
-        })
-    };
-    ["-z", "-n", "-v"].iter().any(|operator| {
-        tests(&format!("{operator} \"${name}\""))
-            || tests(&format!("{operator} \"${{{name}"))
-            || tests(&format!("{operator} {name}"))
-    })
+/// The variables of which scripts test whether they are set, and so allow for unset ones.
+#[derive(Default)]
+struct Asked<'s>(FxHashMap<*const Content, FxHashSet<&'s str>>);
+
+impl<'s> Asked<'s> {
+    fn has(&mut self, read: &crate::effects::shell::Unset<'s>) -> bool {
+        let key = std::ptr::from_ref(read.content);
+        self.0.entry(key).or_insert_with(|| Self::of(&read.content.text)).contains(read.name.as_str())
+    }
+
+    /// The names in `[ -z "$NAME" ]`, `test -n "${NAME:-}"`, `[[ -v NAME ]]`. `kubectl -n "$NS"` is no test.
+    fn of(text: &'s str) -> FxHashSet<&'s str> {
+        let mut names = FxHashSet::default();
+        for operator in ["-z ", "-n ", "-v "] {
+            for (at, _) in text.match_indices(operator) {
+                let before = text[..at].trim_end();
+                if ["[", "test", "!", "&&", "||", "("].iter().any(|begin| before.ends_with(begin)) {
+                    let rest = &text[at + operator.len()..];
+                    let rest = ["\"${", "\"$", ""].iter().find_map(|begin| rest.strip_prefix(begin)).unwrap_or(rest);
+                    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+                    names.insert(&rest[..end]);
+                }
+            }
+        }
+        names
+    }
 }
 
 /// Words for the same thing, of which a script may set one and read the other.
-const SAME: [(&str, &str); 12] = [
+const SAME: [(&str, &str); 9] = [
     ("NS", "NAMESPACE"),
     ("DIR", "DIRECTORY"),
     ("REPO", "REPOSITORY"),
@@ -234,25 +235,25 @@ const SAME: [(&str, &str); 12] = [
     ("IMG", "IMAGE"),
     ("SA", "SERVICE_ACCOUNT"),
     ("CM", "CONFIGMAP"),
-    ("POD", "POD_NAME"),
-    ("BUCKET", "BUCKET_NAME"),
-    ("CLUSTER", "CLUSTER_NAME"),
 ];
+/// Words that a name may have at its end or not: `REPO`, `REPO_DIR`.
+const KINDS: [&str; 5] = ["_DIR", "_NAME", "_PATH", "_FILE", "_FOLDER"];
 
-/// The variable that the script sets under another word for the same thing: `NS` for `NAMESPACE`. `None` if it derives one from the
-/// other.
-fn other_word<'k>(text: &str, name: &str, sets: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    let other = SAME.iter().find_map(|(a, b)| match name {
-        _ if name == *a => Some(*b),
-        _ if name == *b => Some(*a),
-        _ => None,
-    })?;
+/// The variable that is set under another word for the same thing: `NS` for `NAMESPACE`, `REPO` for `REPO_DIR`. `None` if
+/// the script derives one from the other.
+fn other_word<'k>(text: &str, name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let is_same = |known: &str| {
+        let longer = |a: &str, b: &str| KINDS.iter().any(|kind| a.strip_suffix(kind) == Some(b));
+        SAME.iter().any(|(a, b)| (name, known) == (*a, *b) || (name, known) == (*b, *a))
+            || longer(name, known)
+            || longer(known, name)
+    };
     let derived = |set: &str| {
         let assigns = format!("{set}=");
-        let lines = text.match_indices(&assigns).map(|(at, _)| text[at..].lines().next().unwrap_or_default());
-        lines.into_iter().any(|line| line.contains(name))
+        let mut lines = text.match_indices(&assigns).map(|(at, _)| text[at..].lines().next().unwrap_or_default());
+        lines.any(|line| line.contains(name))
     };
-    sets.into_iter().find(|set| *set == other).filter(|set| !derived(set))
+    known.iter().copied().find(|known| is_same(known) && !derived(known))
 }
 
 /// `kubectl get … | while read x; do n=$((n+1)); done; [ $n -gt 0 ]`: the loop runs in a subshell.
@@ -298,6 +299,7 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut asked = Asked::default();
     for script in view.effects.scripts.iter().filter(|script| !script.trace.opaque) {
         for read in &script.trace.unset {
             let name = read.name.as_str();
@@ -307,7 +309,7 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 || crate::secrets::is_secret_name(name);
             let is_reported = || is_found(view, script, read);
             if known
-                || asks(read)
+                || asked.has(read)
                 || read.provided
                 || name.len() < 2
                 || !name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
