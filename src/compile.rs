@@ -493,6 +493,7 @@ impl Shared<'_> {
                 selected: true,
                 asserted: false,
                 unread: &unread,
+                soft: self.options.soft,
                 sources,
                 files,
             };
@@ -501,7 +502,7 @@ impl Shared<'_> {
                 let Some(eval) = unit.eval.as_ref().filter(|_| std::ptr::eq(*lock, &*unit.lock)) else { continue };
                 let selecting = Selecting { unit, eval, sets: &selected.sets };
                 let under = UnderView::new(&view, Some(selecting), is_asserted(unit, selected));
-                lint::under_eval(&under, self.options.soft, &mut found);
+                lint::under_eval(&under, &mut found);
             }
             refers.extend(checked.files);
         }
@@ -557,11 +558,14 @@ impl Shared<'_> {
                 true => script::views(unit, task, self.scripts, sources, files),
                 false => Vec::new(),
             };
+            let too_large = lint::too_large(task, &scripts).filter(|_| self.options.soft);
+            let soft = self.options.soft && too_large.is_none();
+            all.extend(too_large);
             let sourced = effects::sourced(&scripts, self.scripts, sources, files);
             script_files.extend(scripts.iter().filter_map(ScriptView::path).map(Path::to_owned));
             script_files.extend(sourced.iter().map(|(path, _)| path.clone()));
             // A run requests only plans.
-            let effects = match self.options.soft || self.options.plans == Plans::All {
+            let effects = match soft || self.options.plans == Plans::All {
                 true => {
                     Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, tools: self.tools, files })
                 }
@@ -573,23 +577,24 @@ impl Shared<'_> {
             let view = TaskView {
                 unit,
                 task,
-                scripts: if self.options.soft { &scripts } else { &[] },
+                scripts: if soft { &scripts } else { &[] },
                 effects: &effects,
                 tools: self.tools,
                 facts: &facts,
                 selected: !under.is_empty(),
                 asserted: !under.is_empty() && under.iter().all(|(_, (eval, s))| is_asserted(&project.evals[*eval], s)),
                 unread: &unread,
+                soft,
                 sources,
                 files,
             };
-            if self.options.soft && task.meta.parallel && round == 0 {
+            if soft && task.meta.parallel && round == 0 {
                 touches = lint::touches(&view);
             }
             let mut found = Diagnostics::default();
-            lint::in_task(&view, self.options.soft, &mut found);
+            lint::in_task(&view, &mut found);
             if selecting.is_empty() {
-                lint::under_eval(&UnderView::new(&view, None, false), self.options.soft, &mut found);
+                lint::under_eval(&UnderView::new(&view, None, false), &mut found);
             }
             let hard = found.has_hard();
             all.extend(found);
@@ -640,7 +645,7 @@ impl Shared<'_> {
         let assertions = assertions(eval, selected).collect();
         let selecting = Selecting { unit, eval, sets: &selected.sets };
         let under = UnderView::new(view, Some(selecting), is_asserted(unit, selected));
-        lint::under_eval(&under, self.options.soft, out);
+        lint::under_eval(&under, out);
         let agent = agent_kind(unit, view.unit, checked, cx, out)?;
         if self.options.plans == Plans::None {
             return None;

@@ -39,6 +39,7 @@ mod foreign;
 mod idle_step;
 mod injection;
 mod judge;
+mod large;
 mod lasting;
 mod leftovers;
 mod known_servers;
@@ -120,6 +121,7 @@ use crate::{
 
 pub use collisions::{Touch, between, touches};
 pub use facts::Facts;
+pub use large::too_large;
 pub use orphan::check as orphans;
 
 /// A rule and where it is checked.
@@ -167,6 +169,8 @@ pub struct TaskView<'a> {
     pub asserted: bool,
     /// Keys of the task that are not recognized, which have already been reported.
     pub unread: &'a [Span],
+    /// Whether rules for other than hard errors apply.
+    pub soft: bool,
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
 }
@@ -388,6 +392,7 @@ pub static RULES: &[Lint] = &[
     way(&decode::EMPTY_NAME),
     way(&dialect::DIFFICULTY),
     way(&dialect::NO_VERIFY),
+    way(&large::TOO_LARGE),
     way(&dialect::PROMPT_SHAPE),
     way(&dialect::NON_POSITIVE_RUNS),
     way(&dialect::STEP_SHAPE),
@@ -587,18 +592,18 @@ pub fn rule(name: &str) -> Option<&'static Rule> {
     RULES.iter().map(|l| l.rule).find(|r| r.name == name)
 }
 
-/// Runs every rule about a task, independent of its evals. Without `soft`, only rules for hard errors.
-pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
-    for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
+/// Runs every rule about a task, independent of its evals.
+pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for lint in RULES.iter().filter(|lint| view.soft || lint.rule.strength == Strength::Hard) {
         if let Found::InTask(check) | Found::InBoth(check, _) = lint.found {
             check(view, out);
         }
     }
 }
 
-/// Runs every rule about a task under an eval. `soft` as for [`in_task`].
-pub fn under_eval(view: &UnderView<'_, '_>, soft: bool, out: &mut Diagnostics) {
-    for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
+/// Runs every rule about a task under an eval.
+pub fn under_eval(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
+    for lint in RULES.iter().filter(|lint| view.soft || lint.rule.strength == Strength::Hard) {
         if let Found::UnderEval(check) | Found::UnderAndInEval(check, _) = lint.found {
             check(view, out);
         }

@@ -773,6 +773,73 @@ fn unclosed_constructs_in_a_script_take_linear_time() {
     }
 }
 
+/// Thousands of statements of one kind, within a CPU time that a quadratic rule would exceed: in a task just below the size that
+/// `too-large` reports, and in one far beyond it.
+#[test]
+fn tasks_with_thousands_of_statements_take_linear_time() {
+    let world = World::new(&[]);
+    // `@` is the number of the statement.
+    let constructs = [
+        ["", "jq -e '.a@ == @' /tmp/f.json >/dev/null", ""],
+        ["", "[ \"$(cat /tmp/f)\" = same@ ] || exit 1", ""],
+        ["", "grep -qv abc /tmp/f@", ""],
+        ["", "grep -q k@=w@ /tmp/f", ""],
+        ["", "kubectl get deployment worker-@", ""],
+        ["", "f@() { echo x; }; f@ || exit 1", ""],
+        ["", "if [ \"$a@\" != 0 ] && [ \"$b@\" != 3 ]; then exit 1; fi", ""],
+        ["", "test \"$REPO_DIR\" = x@", ""],
+        ["", "curl -fsS http://svc@.ns.svc:8080/ | jq -e .ok", ""],
+        ["", "v@=$(kubectl get pod web -o json); [ \"$v@\" = x ] || exit 1", ""],
+        ["A@=\"${A@:-x}\"", "A@=\"${A@:-y}\"; test \"$A@\" = x", ""],
+        ["for q in q1 q2; do echo x > /tmp/z/$q-@; done", "for q in q1 q3; do test -f /tmp/z/$q-@; done", ""],
+        ["kubectl create deployment worker-@ --image=nginx", "", "kubectl delete deployment worker-@"],
+        ["kubectl cordon node-@", "", "kubectl uncordon node-@"],
+        ["curl -fsS -X POST -d a=1 http://h/items/i@", "", "curl -fsS -X DELETE http://h/items/i@"],
+        ["docker compose -p p@ up -d", "", "docker compose -p p@ down"],
+        ["mkdir /tmp/tb-@", "", "rm -rf /tmp/tb-@-*"],
+        ["gh label create l@ --repo a/b", "", "gh label delete l@ --repo a/b --yes"],
+        ["git push origin b@", "", "git push origin --delete b@"],
+        [
+            "psql -c \"CREATE ROLE r@\"",
+            "[ \"$(psql -Atc \"SELECT count(*) FROM t@ WHERE name = 'n@'\")\" = 1 ]",
+            "psql -c \"DROP ROLE r@\"",
+        ],
+    ];
+    let lines = |line: &str, count: usize| -> String {
+        let numbered = |nth: usize| format!("{}\n", line.replace('@', &nth.to_string()));
+        (0..count).map(numbered).collect()
+    };
+    let prompt = (0..300).map(|nth| format!("Set k{nth}=v{nth}. ")).collect::<String>();
+    world.write(
+        "t.yaml",
+        &format!(
+            "kind: Task\nmetadata: {{name: t, difficulty: easy}}\nsteps:\n  prompt: {{inline: \"{prompt}\"}}\n  \
+             setup: {{file: setup.sh}}\n  verify: {{file: verify.sh}}\n  cleanup: {{file: cleanup.sh}}\n"
+        ),
+    );
+    let write = |scripts: [String; 3]| {
+        for (name, script) in ["setup.sh", "verify.sh", "cleanup.sh"].iter().zip(scripts) {
+            world.write(name, &format!("#!/usr/bin/env bash\nset -e\ntrue\n{script}"));
+        }
+    };
+    let within = |commands: &[&str], what: &str| {
+        for command in commands {
+            let gevals = env!("CARGO_BIN_EXE_gevals");
+            let ran = world.shell(&format!("ulimit -t 6; exec {gevals} {command} t.yaml"));
+            assert!(matches!(ran.code, Some(0..=2)), "{what}, {command}: {:?} {}", ran.code, ran.err);
+            assert_eq!(ran.out.contains("too-large"), *command == "check" && what == "all", "{what}: {}", ran.out);
+        }
+    };
+    for construct in constructs {
+        let used = construct.iter().filter(|line| !line.is_empty()).count();
+        write(construct.map(|line| if line.is_empty() { String::new() } else { lines(line, 1200 / used) }));
+        within(&["check", "convert --target builtin --no-verify"], &construct.concat());
+    }
+    let all = |nth: usize| constructs.iter().map(|construct| lines(construct[nth], 1000)).collect::<String>();
+    write([all(0), all(1), all(2)]);
+    within(&["check", "plan", "convert --target builtin --no-verify"], "all");
+}
+
 /// What scripted agents, steps and assertions cover of a locked server, and what they do not.
 #[test]
 fn coverage_lists_what_no_task_uses() {

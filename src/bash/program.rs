@@ -14,7 +14,9 @@ pub struct Program {
     /// Whether the whole script was understood. Conclusions from the *absence* of something require this.
     pub sound: bool,
     /// The number of statements, with those inside others.
-    pub(super) size: usize,
+    pub size: usize,
+    /// The words after each `set`.
+    options: Vec<String>,
 }
 
 /// A statement, with the properties that rules ask for.
@@ -164,8 +166,13 @@ impl Statement {
 
     /// Whether this is `set -FLAG` or `set -o NAME`.
     pub fn sets(&self, flag: char, name: &str) -> bool {
-        let short = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(flag);
-        self.name() == "set" && self.words()[1..].iter().any(|w| short(w) || w.text == name)
+        self.options().any(|option| is_option(option, flag, name))
+    }
+
+    /// The words after `set`.
+    fn options(&self) -> impl Iterator<Item = &str> {
+        let words = if self.name() == "set" { &self.words()[1..] } else { &[] };
+        words.iter().map(|word| word.text.as_str())
     }
 
     /// Visits this statement and every statement inside it, in the order written.
@@ -179,10 +186,13 @@ impl Statement {
 
 impl Program {
     pub(super) fn new(body: Vec<Statement>, sound: bool) -> Self {
-        let mut program = Self { body, sound, size: 0 };
-        let mut size = 0;
-        program.walk(&mut |_| size += 1);
-        program.size = size;
+        let mut program = Self { body, sound, ..Self::default() };
+        let (mut size, mut options) = (0, Vec::new());
+        program.walk(&mut |s| {
+            size += 1;
+            options.extend(s.options().map(str::to_owned));
+        });
+        (program.size, program.options) = (size, options);
         program
     }
 
@@ -222,10 +232,13 @@ impl Program {
 
     /// Whether `set -FLAG` or `set -o NAME` occurs anywhere.
     pub fn sets(&self, flag: char, name: &str) -> bool {
-        let mut sets = false;
-        self.walk(&mut |s| sets |= s.sets(flag, name));
-        sets
+        self.options.iter().any(|option| is_option(option, flag, name))
     }
+}
+
+/// Whether a word after `set` sets an option, by its letter or its name.
+fn is_option(word: &str, flag: char, name: &str) -> bool {
+    word == name || word.starts_with('-') && !word.starts_with("--") && word.contains(flag)
 }
 
 /// The maximum nesting depth of statements. Deeper statements are not understood.

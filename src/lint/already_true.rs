@@ -572,8 +572,8 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let (Some(file), Demand::Matches { pattern, options }) = (&question.file, &question.demand) else { continue };
         // The name of the setting to change: the first word of the pattern that is longer than two characters.
         let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-        let key = pattern.split(part).find(|word| word.len() > 2).filter(|key| is_changed(said, key));
-        if key.is_none() || !options.chars().all(|c| "qsEFiwxn".contains(c)) {
+        let key = pattern.split(part).find(|word| word.len() > 2);
+        if files.is_empty() || key.is_none() || !options.chars().all(|c| "qsEFiwxn".contains(c)) {
             continue;
         }
         let script = view.scripts.iter().find(|script| std::ptr::eq(&*script.content, question.content));
@@ -581,7 +581,7 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         // A file that is created twice, or changed, may have any content.
         let mut same = files.iter().filter(|(name, ..)| file.iter().any(|file| name.may_be(file)));
         let (Some((name, Some(text), made)), None) = (same.next(), same.next()) else { continue };
-        if !file.iter().any(|file| name.is(file)) {
+        if !file.iter().any(|file| name.is(file)) || !key.is_some_and(|key| is_changed(said, key)) {
             continue;
         }
         let pattern_of = match (options.contains('F'), options.contains('E') || question.statement.name() == "egrep") {

@@ -1,5 +1,7 @@
 //! Checks of the same value that require different constants.
 
+use std::cell::LazyCell;
+
 use rustc_hash::FxHashMap;
 
 use super::{TaskView, texts, unsatisfiable::UNSATISFIABLE_EXPECTATION};
@@ -137,9 +139,8 @@ fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
             found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true });
         });
     }
-    let is_stable = |from: usize, to: usize| {
-        steps.get(from..=to).is_some_and(|between| between.iter().all(|step| is_quiet(view, step)))
-    };
+    let loud = LazyCell::new(|| (0..steps.len()).filter(|at| !is_quiet(view, &steps[*at])).collect::<Vec<_>>());
+    let is_stable = |from: usize, to: usize| loud.get(loud.partition_point(|at| *at < from)).is_none_or(|at| *at > to);
     conflicts(&claims, Strength::Verdict, &is_stable, out);
     // A tool that only reads by its name may still return something else each time.
     conflicts(&of_tools, Strength::Warning, &is_stable, out);

@@ -368,6 +368,25 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = spelt(&view.effects.prompt);
     let makes: Vec<&Act> = model.acts.iter().filter(|act| act.verb == Verb::Creates).collect();
+    // Charts and controllers derive names from one in the prompt.
+    let derives_names = LazyCell::new(|| {
+        let lower = said.to_lowercase();
+        ["helm", "chart", "operator"]
+            .iter()
+            .any(|word| lower.contains(word) || view.scripts.iter().any(|s| s.content.text.contains(word)))
+    });
+    // Things with names that occur outside of verify.
+    let known = LazyCell::new(|| {
+        let text = super::facts::elsewhere(view);
+        let mut known: Vec<(&str, &str)> = model
+            .acts
+            .iter()
+            .filter_map(|act| Some((act.thing.kind.as_str(), act.thing.name.as_ref()?.literal()?)))
+            .filter(|(_, name)| has_word(&said, name) || text.rest.contains(name))
+            .collect();
+        known.dedup();
+        known
+    });
     let mut told: Vec<String> = Vec::new();
     for act in &model.acts {
         let looks = act.phase == PhaseKind::Verify && act.verb != Verb::Creates;
@@ -412,18 +431,13 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let text = super::facts::elsewhere(view);
                 let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
                 let count: usize = scripts.map(|script| script.content.text.matches(own).count()).sum();
-                let is_other = |other: &&Act| {
-                    other.thing.kind == act.thing.kind
-                        && other.thing.name.as_ref().and_then(Value::literal).is_some_and(|other| {
-                            other != own
-                                && super::prompt_disagrees::is_kin(own, other)
-                                && (has_word(&said, other) || text.rest.contains(other))
-                        })
-                };
                 if count != 1 || text.rest.contains(own) {
                     return None;
                 }
-                model.acts.iter().find(is_other)?.thing.name.as_ref()?.literal()
+                let is_other = |(kind, other): &&(&str, &str)| {
+                    *kind == act.thing.kind && *other != own && super::prompt_disagrees::is_kin(own, other)
+                };
+                known.iter().find(is_other).map(|(_, other)| *other)
             };
             let near = near.or_else(kin);
             let sees = model.sees(PhaseKind::Setup)
@@ -435,11 +449,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                     let name = made.thing.name.as_ref().and_then(Value::literal);
                     made.thing.kind == act.thing.kind && name.is_some_and(|name| has_word(&said, name))
                 });
-            // Charts and controllers derive names from one in the prompt.
-            let may_derive = may_derive(&act.thing)
-                || ["helm", "chart", "operator"].iter().any(|word| {
-                    said.to_lowercase().contains(word) || view.scripts.iter().any(|s| s.content.text.contains(word))
-                });
+            let may_derive = may_derive(&act.thing) || *derives_names;
             let derived =
                 may_derive && spelt(name).match_indices('-').any(|(at, _)| has_word(&said, &spelt(name)[..at]));
             if derived || near.is_none() && (!sees || !names || !is_specific(act)) {

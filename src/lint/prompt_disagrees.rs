@@ -1335,12 +1335,12 @@ fn constants(content: &Content, found: &mut Vec<(Span, String)>) {
 
 /// Whether two different names share at least half of the parts of the shorter one.
 pub(super) fn is_kin(a: &str, b: &str) -> bool {
-    let parts = |name: &str| -> BTreeSet<String> {
-        name.split(['-', '_', '.', '/']).filter(|part| part.len() > 1).map(str::to_lowercase).collect()
-    };
-    let (a, b) = (parts(a), parts(b));
-    let common = a.intersection(&b).count();
-    common > 0 && common * 2 >= a.len().min(b.len()) && a != b
+    fn parts(name: &str) -> impl Iterator<Item = &str> {
+        name.split(['-', '_', '.', '/']).filter(|part| part.len() > 1)
+    }
+    let common = parts(a).filter(|part| parts(b).any(|other| other.eq_ignore_ascii_case(part))).count();
+    let (of_a, of_b) = (parts(a).count(), parts(b).count());
+    common > 0 && common * 2 >= of_a.min(of_b) && !(common == of_a && common == of_b)
 }
 
 /// A message of a script.

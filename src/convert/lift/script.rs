@@ -70,6 +70,9 @@ enum ChunkKind {
     Residual(String, HashMap<String, String>),
 }
 
+/// The maximum number of statements of a script that is taken apart.
+const LONG: usize = 1000;
+
 /// Takes a script apart. Returns `None` if it is not a script that gevals understands.
 pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     let first = source.text.lines().next().unwrap_or_default();
@@ -77,8 +80,12 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
         return None;
     }
     let script = bash::parse(&source.text)?;
+    let program = script.program();
+    if program.size > LONG {
+        return None;
+    }
     let list = ast::read(&script)?;
-    let once = classify::called_once(&script.program());
+    let once = classify::called_once(&program);
     let list = spliced(list, &once);
     // Statements that stay in a script stay as they were written.
     let asked = bash::inline::inlined(&list, &source.text);
@@ -661,7 +668,11 @@ pub fn whole(text: &str) -> (usize, String, &'static str) {
     if text.contains(['\r', '\0']) {
         return (plain.0, plain.1, "its lines do not end with a line feed");
     }
-    let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else {
+    let script = bash::parse(text);
+    if script.as_ref().is_some_and(|script| script.program().size > LONG) {
+        return (plain.0, plain.1, "it has more than 1,000 statements");
+    }
+    let Some(list) = script.and_then(|script| ast::read(&script)) else {
         return (plain.0, plain.1, "a part of it cannot be parsed as bash");
     };
     let prepares = |s: &Stmt| match &s.kind {
