@@ -306,7 +306,9 @@ pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
         Data::Seq if wanted.starts_with("a string") => {
             ("write a single string, without brackets and `- `".to_owned(), None)
         }
-        Data::Float(_) if wanted == "an integer" => ("write a whole number".to_owned(), None),
+        Data::Float(_) | Data::Str(_) if wanted == "an integer" => {
+            ("write a whole number, for example `3`".to_owned(), None)
+        }
         Data::Str(_) | Data::Bool(_) | Data::Int(_) if wanted == "a list" => {
             ("start each item with `- `, or write `[…, …]`".to_owned(), None)
         }
@@ -771,6 +773,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("type", "an agent", "specify how to run the agent with `builtin`, `acp` or `commands`"),
     ("spec", "an agent", "`builtin`, `acp` and `commands` belong at the top level"),
     ("config", "an agent", "`builtin`, `acp` and `commands` belong at the top level"),
+    ("runs", "a task's spec", RUNS),
+    ("gate", "a task's spec", "set `gate: {passes: P, of: N}` in the metadata of the task"),
+    ("parallel", "a task's spec", "set `parallel: true` in the metadata of the task"),
+    ("difficulty", "a task's spec", "it belongs under `metadata`"),
+    ("labels", "a task's spec", "it belongs under `metadata`"),
+    ("tags", "a task's spec", "it belongs under `metadata`"),
     ("tags", "a task's metadata", "write `labels: {KEY: VALUE}`"),
     ("timeout", "a step", "the time limit belongs inside the step's body"),
     ("name", "a step, beside", "describe a step in a comment; its `id` belongs inside its body"),

@@ -562,6 +562,11 @@ fn not_positive(key: &str, span: Span) -> Diagnostic {
 
 /// Reads `{passes: 4, of: 5}`.
 fn gate(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<(u32, u32)>> {
+    if !matches!(node.data(), Data::Map) {
+        let finding = decode::mistyped(node, "a mapping", "a gate");
+        reader.error(finding.help("write `gate: {passes: P, of: N}`: P of N runs must pass"));
+        return None;
+    }
     let mut fields = reader.fields(node, "a gate")?;
     let mut number = |reader: &mut Reader<'_>, key| {
         let node = fields.require(reader, key, node.span())?;

@@ -3,7 +3,7 @@
 //!
 //! Kubernetes: the Job is sent to a real API (`KUBEBUILDER_ASSETS`; otherwise this is not run) and converted through
 //! the types of Kubernetes 1.33, because the API may be older and drop unknown fields. Argo and Tekton: the JSON
-//! Schemas in `engines/`. Each method must detect injected faults.
+//! Schemas in `engines/`, and a real API on which their resources are installed. Each method must detect injected faults.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -412,58 +412,60 @@ fn described(schemas: &str, document: &Value) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
+/// Faults in the emitted files of each engine: a text, and its replacement.
+const EDITS: &[(&str, &[(&str, &str)])] = &[
+    #[cfg(feature = "kubernetes")]
+    (
+        "kubernetes-job",
+        &[
+            ("completionMode:", "completionmode:"),
+            ("backoffLimitPerIndex: 1", "backoffLimitPerIndex: one"),
+            ("values: [2]", "values: [two]"),
+            ("status: \"True\"", "state: \"True\""),
+            ("  template:\n", "  restartPolicy: Never\n  template:\n"),
+            ("      terminationGracePeriodSeconds:", "      terminationGraceSeconds:"),
+            ("secretKeyRef", "secretRef"),
+            ("seccompProfile: {type", "seccompProfile: {kind"),
+            ("claimName", "name"),
+            ("suspend: true", "suspended: true"),
+        ],
+    ),
+    (
+        "argo",
+        &[
+            ("failFast: false", "failfast: false"),
+            ("withSequence: {start", "withSequence: {begin"),
+            ("entrypoint: all", "entrypoint: [all]"),
+            ("      retryStrategy:\n", "      retry:\n"),
+            ("        retryPolicy:", "        policy:"),
+            ("      container:\n", "      containers:\n"),
+            ("mountPath:", "path:"),
+            ("capabilities: {drop", "capabilities: {remove"),
+            ("onExit:", "onexit:"),
+        ],
+    ),
+    (
+        "tekton",
+        &[
+            ("      retries: 1", "      retry: 1"),
+            ("      matrix:\n        params:", "      matrix:\n        parameters:"),
+            ("mountPath:", "path:"),
+            ("timeouts: {pipeline", "timeouts: {whole"),
+            ("taskRunTemplate:", "podTemplate:"),
+            ("      script: |", "      scripts: |"),
+            ("workspace: evals}", "workspaces: evals}"),
+            ("finally:\n", "last:\n"),
+            ("persistentVolumeClaim:", "claim:"),
+            ("taskRef: {name", "taskRef: {called"),
+        ],
+    ),
+];
+
 #[test]
 fn emitted_files_match_the_schemas_of_the_engines() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
-    let edits: &[(&str, &[(&str, &str)])] = &[
-        #[cfg(feature = "kubernetes")]
-        (
-            "kubernetes-job",
-            &[
-                ("completionMode:", "completionmode:"),
-                ("backoffLimitPerIndex: 1", "backoffLimitPerIndex: one"),
-                ("values: [2]", "values: [two]"),
-                ("status: \"True\"", "state: \"True\""),
-                ("  template:\n", "  restartPolicy: Never\n  template:\n"),
-                ("      terminationGracePeriodSeconds:", "      terminationGraceSeconds:"),
-                ("secretKeyRef", "secretRef"),
-                ("seccompProfile: {type", "seccompProfile: {kind"),
-                ("claimName", "name"),
-                ("suspend: true", "suspended: true"),
-            ],
-        ),
-        (
-            "argo",
-            &[
-                ("failFast: false", "failfast: false"),
-                ("withSequence: {start", "withSequence: {begin"),
-                ("entrypoint: all", "entrypoint: [all]"),
-                ("      retryStrategy:\n", "      retry:\n"),
-                ("        retryPolicy:", "        policy:"),
-                ("      container:\n", "      containers:\n"),
-                ("mountPath:", "path:"),
-                ("capabilities: {drop", "capabilities: {remove"),
-                ("onExit:", "onexit:"),
-            ],
-        ),
-        (
-            "tekton",
-            &[
-                ("      retries: 1", "      retry: 1"),
-                ("      matrix:\n        params:", "      matrix:\n        parameters:"),
-                ("mountPath:", "path:"),
-                ("timeouts: {pipeline", "timeouts: {whole"),
-                ("taskRunTemplate:", "podTemplate:"),
-                ("      script: |", "      scripts: |"),
-                ("workspace: evals}", "workspaces: evals}"),
-                ("finally:\n", "last:\n"),
-                ("persistentVolumeClaim:", "claim:"),
-                ("taskRef: {name", "taskRef: {called"),
-            ],
-        ),
-    ];
-    for (engine, edits) in edits {
+    for (engine, edits) in EDITS {
         for jobs in [&["--jobs", "1"][..], &[], &["--store", "s3://evals/nightly"]] {
             let text = emitted(&world, engine, jobs);
             assert_eq!(faults(&text), Vec::<String>::new(), "{engine}\n{text}");
@@ -480,17 +482,21 @@ fn emitted_files_match_the_schemas_of_the_engines() {
 #[cfg(feature = "kubernetes")]
 mod of_kubernetes {
     use gevals::cluster::plane;
-    use k8s_openapi::api::{
-        batch::v1::Job,
-        core::v1::{Container, Pod},
+    use k8s_openapi::{
+        api::{
+            batch::v1::Job,
+            core::v1::{Container, Pod},
+        },
+        apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     };
     use kube::{
         Api, Client, Config,
-        api::PostParams,
+        api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
         config::{KubeConfigOptions, Kubeconfig},
+        runtime::wait::{await_condition, conditions},
     };
     use serde::{Serialize, de::DeserializeOwned};
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -573,6 +579,156 @@ mod of_kubernetes {
             said.len() == 7 && said[2..].iter().all(|said| said.as_ref().is_err_and(|e| e.contains("invalid"))),
             "{said:#?}"
         );
+    }
+
+    /// The custom resource definition of a kind, with a schema from `engines/`.
+    fn definition(schemas: &Value, group: &str, version: &str, kind: &str) -> Value {
+        let schema = &schemas[kind];
+        let mut whole = structural(schema, &schema["$defs"], &[]).unwrap();
+        whole["properties"]["metadata"] = json!({"type": "object"});
+        let plural = format!("{}s", kind.to_lowercase());
+        let version = json!({"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": whole}});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": format!("{plural}.{group}"),
+                "annotations": {"api-approved.kubernetes.io": "unapproved"},
+            },
+            "spec": {
+                "group": group,
+                "names": {"kind": kind, "plural": plural},
+                "scope": "Namespaced",
+                "versions": [version],
+            },
+        })
+    }
+
+    /// A JSON Schema in the form that the API accepts. `None` for a part that no object may have: the API drops fields
+    /// that the schema does not list. `inside`: the shared parts that contain this one. As in Argo's own definitions, a part
+    /// that contains itself may be anything.
+    fn structural(schema: &Value, shared: &Value, inside: &[&str]) -> Option<Value> {
+        let anything = || json!({"x-kubernetes-preserve-unknown-fields": true});
+        if let Some(name) = schema["$ref"].as_str() {
+            let name = name.rsplit('/').next().unwrap();
+            return match inside.contains(&name) {
+                true => Some(anything()),
+                false => structural(&shared[name], shared, &[inside, &[name]].concat()),
+            };
+        }
+        let given = match schema {
+            Value::Bool(false) => return None,
+            Value::Bool(true) => return Some(anything()),
+            given => given.as_object().unwrap(),
+        };
+        if given.is_empty() {
+            return Some(anything());
+        }
+        if given.contains_key("anyOf") || given.get("type").is_some_and(Value::is_array) {
+            return Some(json!({"x-kubernetes-int-or-string": true}));
+        }
+        let mut kept = serde_json::Map::new();
+        for (key, value) in given {
+            let new = match key.as_str() {
+                "$defs" => continue,
+                "properties" => {
+                    let fields = value.as_object().unwrap().iter();
+                    json!(
+                        fields
+                            .filter_map(|(name, part)| Some((name.clone(), structural(part, shared, inside)?)))
+                            .collect::<serde_json::Map<_, _>>()
+                    )
+                }
+                "additionalProperties" if value.is_boolean() => continue,
+                "items" | "additionalProperties" => structural(value, shared, inside)?,
+                "const" => {
+                    kept.insert("type".to_owned(), "string".into());
+                    kept.insert("enum".to_owned(), json!([value]));
+                    continue;
+                }
+                _ => value.clone(),
+            };
+            kept.insert(key.clone(), new);
+        }
+        Some(Value::Object(kept))
+    }
+
+    /// The first field that the API does not return as it was sent.
+    fn dropped(sent: &Value, kept: &Value, at: &str) -> Option<String> {
+        match (sent, kept) {
+            (Value::Object(sent), Value::Object(kept)) => sent.iter().find_map(|(name, value)| {
+                let at = format!("{at}.{name}");
+                kept.get(name).map_or(Some(at.clone()), |kept| dropped(value, kept, &at))
+            }),
+            (Value::Array(sent), Value::Array(kept)) if sent.len() == kept.len() => {
+                sent.iter().zip(kept).find_map(|(sent, kept)| dropped(sent, kept, at))
+            }
+            _ => (sent != kept).then(|| at.to_owned()),
+        }
+    }
+
+    /// Sends an object to the API, and returns the fault that the API finds, if any.
+    async fn refusal(client: &Client, document: &Value) -> Option<String> {
+        let object: DynamicObject = serde_json::from_value(document.clone()).unwrap();
+        let (group, version) = document["apiVersion"].as_str().unwrap().split_once('/').unwrap();
+        let kind = GroupVersionKind::gvk(group, version, document["kind"].as_str().unwrap());
+        let objects: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), "default", &ApiResource::from_gvk(&kind));
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        match objects.create(&dry, &object).await {
+            Ok(kept) => dropped(document, &serde_json::to_value(kept).unwrap(), "").map(|at| format!("unknown: {at}")),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// A real API with the resources of Argo and Tekton installed accepts the emitted files, and refuses those with faults.
+    #[test]
+    fn a_real_api_accepts_workflows_and_pipelines() {
+        if !plane::missing().is_empty() {
+            eprintln!("NOT RUN: no Kubernetes control plane (set KUBEBUILDER_ASSETS)");
+            return;
+        }
+        let world = suite();
+        pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
+        let schemas = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let (argo, tekton) = (schemas(include_str!("engines/argo.json")), schemas(include_str!("engines/tekton.json")));
+        let definitions = [
+            definition(&argo, "argoproj.io", "v1alpha1", "Workflow"),
+            definition(&tekton, "tekton.dev", "v1", "Task"),
+            definition(&tekton, "tekton.dev", "v1", "Pipeline"),
+            definition(&tekton, "tekton.dev", "v1", "PipelineRun"),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = plane::up(folder.path()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let config = Kubeconfig::read_from(kubeconfig).unwrap();
+            let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+            let client = Client::try_from(config).unwrap();
+            let installed: Api<CustomResourceDefinition> = Api::all(client.clone());
+            for definition in definitions {
+                let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
+                let definition = serde_json::from_value(definition).unwrap();
+                installed.create(&PostParams::default(), &definition).await.unwrap();
+                await_condition(installed.clone(), &name, conditions::is_crd_established()).await.unwrap();
+            }
+            for (engine, edits) in EDITS.iter().filter(|(engine, _)| *engine != "kubernetes-job") {
+                for jobs in [&["--jobs", "1"][..], &[], &["--store", "s3://evals/nightly"]] {
+                    let text = emitted(&world, engine, jobs);
+                    for document in documents(&text) {
+                        assert_eq!(refusal(&client, &document).await, None, "{engine}\n{text}");
+                    }
+                    for (from, to) in *edits {
+                        let mut refused = false;
+                        for document in documents(&text.replacen(from, to, 1)) {
+                            refused |= refusal(&client, &document).await.is_some();
+                        }
+                        assert!(refused, "{engine}: `{to}` is accepted");
+                    }
+                }
+            }
+        });
+        plane::down(folder.path()).unwrap();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::LazyCell;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use super::{TaskView, already_true, lasting, posted, released};
 use crate::{
@@ -47,21 +47,8 @@ fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
         let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':');
         word.len() > 8 && !word.starts_with('-') && word.bytes().all(part) && word.contains(['-', '_', '/'])
     };
-    // The letters and the digits: names that differ only in hyphens, underscores and the like have the same.
-    let characters = |text: &str| {
-        let of = |is: fn(&u8) -> bool| text.bytes().filter(is).collect::<Vec<u8>>();
-        (of(u8::is_ascii_alphabetic), of(u8::is_ascii_digit))
-    };
-    let others = LazyCell::new(|| {
-        let mut others: FxHashMap<_, Vec<&str>> = FxHashMap::default();
-        for word in runs(false).flat_map(|other| other.words.iter().skip(1).filter_map(Value::literal)) {
-            let same = others.entry(characters(word)).or_default();
-            if !same.contains(&word) {
-                same.push(word);
-            }
-        }
-        others
-    });
+    let words = || runs(false).flat_map(|run| run.words.iter().skip(1).filter_map(Value::literal));
+    let used = LazyCell::new(|| words().collect::<FxHashSet<&str>>());
     let rest = || &super::facts::elsewhere(view).rest;
     let own = |word: &str| rest().matches(word).count();
     let mut told: Vec<&str> = Vec::new();
@@ -75,13 +62,19 @@ fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
                     && !view.effects.prompt.shown().contains(word)
             };
             let other = || {
-                let same = others.get(&characters(word)).into_iter().flatten();
-                same.copied().find(|other| *other != word && other.len().abs_diff(word.len()) < 2)
+                words().find(|other| {
+                    // Letters and digits are the same, for example with a hyphen for an underscore.
+                    let same = |is: fn(&u8) -> bool| other.bytes().filter(is).eq(word.bytes().filter(is));
+                    *other != word
+                        && other.len().abs_diff(word.len()) < 2
+                        && same(u8::is_ascii_digit)
+                        && same(u8::is_ascii_alphabetic)
+                })
             };
-            if told.contains(&word) {
+            if told.contains(&word) || used.contains(word) || !cleanup_only() {
                 continue;
             }
-            if let Some(other) = other().filter(|_| cleanup_only()) {
+            if let Some(other) = other() {
                 let place = run.statement.words().get(nth).map_or(run.statement.range.clone(), |w| w.range.clone());
                 out.push(
                     Diagnostic::new(
