@@ -472,7 +472,9 @@ fn assignment(text: &str, within: &[&str], asks: bool) -> Option<usize> {
             _ if quoted => {}
             b'(' | b'[' | b'{' => {
                 let before = text[..at].trim_end();
-                let word = before.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |end| end + 1);
+                let word = before
+                    .rfind(|c: char| !c.is_ascii_alphanumeric())
+                    .map_or(0, |end| before.ceil_char_boundary(end + 1));
                 open.push(if byte == b'(' { before.get(word..).unwrap_or_default() } else { "" });
             }
             b')' | b']' | b'}' => drop(open.pop()),

@@ -147,8 +147,9 @@ fn locations(view: &TaskView<'_>, out: &mut Diagnostics) {
                 long.strip_suffix(name).is_some_and(|begin| begin.ends_with(['-', '_', '/']))
                     || long.strip_prefix(name).is_some_and(|end| end.starts_with(['-', '_']))
             };
-            let is_deleted =
-                deleted.iter().any(|(known, _)| known.strip_prefix(parent).is_some_and(|end| end[1..] == **rest));
+            let is_deleted = deleted
+                .iter()
+                .any(|(known, _)| known.strip_prefix(parent).and_then(|end| end.strip_prefix('/')) == Some(rest));
             !is_deleted && (is_longer(first) || is_longer(rest) || is_near(name, first))
         });
         if let Some(near) = near.filter(|_| !out.iter().any(|other| other.span == *span)) {

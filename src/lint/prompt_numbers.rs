@@ -119,7 +119,8 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
 /// The word before an offset, if only punctuation and spaces are between them.
 fn word_before(text: &str, at: usize) -> &str {
     let before = text[..at].trim_end_matches(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && c != '\n');
-    let start = before.rfind(|c: char| !c.is_ascii_alphabetic()).map_or(0, |start| start + 1);
+    let start =
+        before.rfind(|c: char| !c.is_ascii_alphabetic()).map_or(0, |start| before.ceil_char_boundary(start + 1));
     before.get(start..).unwrap_or_default()
 }
 

@@ -217,7 +217,9 @@ fn in_text(content: &Content, found: &mut Vec<Compared>) {
     for (at, _) in text.match_indices("=") {
         let (Some(before), Some(behind)) = (text[..at].strip_suffix(['=', '!']), text.get(at + 1..)) else { continue };
         let left = before.trim_end_matches([' ', '=', ')', ']', '}', '"', '\'', '\\', '?', '[']);
-        let start = left.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
+        let start = left
+            .rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .map_or(0, |at| left.ceil_char_boundary(at + 1));
         let field = &left[start..];
         let right = behind.trim_start_matches([' ', '[', '\\']);
         let Some(quote) = right.chars().next().filter(|c| matches!(c, '"' | '\'')) else { continue };
