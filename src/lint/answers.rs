@@ -1,6 +1,10 @@
 //! Outputs of commands that are compared with a text that the command never prints.
 
-use super::{TaskView, comparison::COMPARES_OTHERWISE, facts, script::HOLE, texts, values::IMPOSSIBLE_VALUE};
+use std::cell::LazyCell;
+
+use super::{
+    TaskView, comparison::COMPARES_OTHERWISE, facts, quantity::Quantity, script::HOLE, texts, values::IMPOSSIBLE_VALUE,
+};
 use crate::{
     ascii::{Ascii, ascii},
     bash::{
@@ -49,9 +53,8 @@ pub fn impossible(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(Diagnostic::new(&IMPOSSIBLE_VALUE, span, message).help(help));
         }
     }
-    for (span, message, help) in
-        wanted.iter().filter_map(|wanted| annotated(view, wanted).or_else(|| units(view, wanted)))
-    {
+    let others = wanted.iter().filter_map(|wanted| annotated(view, wanted).or_else(|| units(view, wanted)));
+    for (span, message, help) in others.chain(field_units(view)) {
         out.push(Diagnostic::new(&IMPOSSIBLE_VALUE, span, message).help(help).strength(Strength::Warning));
     }
 }
@@ -424,6 +427,51 @@ fn units(view: &TaskView<'_>, wanted: &Wanted<'_>) -> Option<Fault> {
             (wanted.span, message, format!("compare with `{bytes}`"))
         })
     })
+}
+
+static MONEY: Ascii =
+    ascii(r"[$€£] ?(\d+(?:\.\d\d)?)\b|\b(\d+(?:\.\d\d)?) ?(?:[€£]|euros?|dollars?|pounds?|EUR|USD|GBP)");
+
+/// `10 minutes` in the prompt, and `600` for a field in milliseconds; `4.50 euros`, and `4.5` for one in cents.
+fn field_units(view: &TaskView<'_>) -> Vec<Fault> {
+    let number = |fact: &facts::Fact| fact.text().parse().ok().filter(|number: &f64| *number > 0.0);
+    let same = |a: f64, b: f64| (a - b).abs() < 1e-9 * a.max(b);
+    let mut found: Vec<Fault> = Vec::new();
+    let mut push = |fact: &facts::Fact, unit: &str, written: &str, right: f64| {
+        let message = format!("`{}` is in {unit}, and the prompt says {written}", fact.key);
+        found.push((fact.span, message, format!("compare with `{right}`")));
+    };
+    let said = LazyCell::new(|| view.effects.prompt.shown());
+    let told = LazyCell::new(|| Quantity::all(&said.to_ascii_lowercase()));
+    for fact in facts::asked(view) {
+        if let (Some((factor, base, unit)), Some(number)) = (Quantity::unit_of_field(&fact.key), number(fact)) {
+            let is_told = |q: &Quantity| match q.unit {
+                "" => same(q.number, number),
+                unit => unit == base && same(q.amount, number * factor),
+            };
+            let other = told.iter().find(|(_, q)| q.unit == base && (same(q.amount, number) || same(q.number, number)));
+            if let Some((_, other)) = other.filter(|_| !told.iter().any(|(_, q)| is_told(q))) {
+                push(fact, unit, &other.text, other.amount / factor);
+            }
+        }
+        if let Some(number) =
+            number(fact).filter(|_| crate::effects::words(&fact.key).iter().any(|word| word == "cents"))
+        {
+            let amounts: Vec<(f64, &str)> = MONEY
+                .captures_iter(&said)
+                .filter_map(|part| {
+                    Some((part.get(1).or_else(|| part.get(2))?.as_str().parse().ok()?, part.get(0)?.as_str()))
+                })
+                .collect();
+            let other = amounts.iter().find(|(amount, _)| same(*amount, number));
+            if let Some((amount, written)) =
+                other.filter(|_| !amounts.iter().any(|(amount, _)| same(amount * 100.0, number)))
+            {
+                push(fact, "cents", written, amount * 100.0);
+            }
+        }
+    }
+    found
 }
 
 static TYPED: Ascii = ascii(

@@ -379,7 +379,9 @@ fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 let longer = longer.filter(|own| own.len() > key.len() + 1).find(|own| own.starts_with(&key));
                 let usual =
                     matches!(key.as_str(), "username" | "password" | "token" | "tls.crt" | "tls.key" | "ca.crt");
+                let given = || facts::given(view).iter().any(|fact| fact.key == key);
                 let named = usual || texts::has_word(rest, &key) || quoted.iter().any(|form| said.contains(form));
+                let named = named || given();
                 if !named && (!hinted || longer.is_some()) && told.insert(key.clone()) {
                     let span = run.content.span(run.statement.range.clone());
                     let finding = finding(span, format!("neither the prompt nor the task mentions the key `{key}`"));

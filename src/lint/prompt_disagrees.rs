@@ -343,7 +343,15 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let mut told = BTreeSet::new();
     for (span, text) in looked_for(view) {
         for name in NAME.find_iter(&text).map(|m| m.as_str()) {
-            if said.contains(name) || others.contains(name) || !told.insert(name.to_owned()) {
+            let is_combined = |(at, sign): (usize, &str)| {
+                [&name[..at], &name[at + sign.len()..]].iter().all(|part| said.contains(part) || others.contains(part))
+            };
+            // A chart names its objects after the release and itself.
+            if said.contains(name)
+                || others.contains(name)
+                || name.match_indices(['-', '_']).any(is_combined)
+                || !told.insert(name.to_owned())
+            {
                 continue;
             }
             let near: Vec<&str> = free.iter().copied().filter(|other| is_kin(name, other)).collect();

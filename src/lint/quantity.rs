@@ -5,7 +5,7 @@
 pub(super) struct Quantity {
     pub(super) amount: f64,
     /// The number as written, without its unit.
-    number: f64,
+    pub(super) number: f64,
     /// `s`, `b`, or nothing.
     pub(super) unit: &'static str,
     pub(super) text: String,
@@ -28,6 +28,23 @@ impl Quantity {
                             .any(|f| same(self.amount * f, other))
             }
         }
+    }
+
+    /// The unit that a field's name says: its factor, its base unit, and its name.
+    pub(super) fn unit_of_field(name: &str) -> Option<(f64, &'static str, &'static str)> {
+        // RabbitMQ documents these in milliseconds.
+        if matches!(name, "x-message-ttl" | "message-ttl" | "x-expires") {
+            return Some((1e-3, "s", "milliseconds"));
+        }
+        Some(match crate::effects::words(name).last()?.as_str() {
+            "ms" | "millis" | "milliseconds" => (1e-3, "s", "milliseconds"),
+            "secs" | "seconds" => (1.0, "s", "seconds"),
+            "mins" | "minutes" => (60.0, "s", "minutes"),
+            "hours" => (3600.0, "s", "hours"),
+            "days" => (86400.0, "s", "days"),
+            "bytes" => (1.0, "b", "bytes"),
+            _ => return None,
+        })
     }
 
     /// The factor and the base unit of a unit name.

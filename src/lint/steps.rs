@@ -320,7 +320,12 @@ pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Steps {
         return;
     }
-    view.task.walk(&mut |_, step| {
+    view.task.walk(&mut |phase, step| {
+        // The removal of what an earlier run may have left.
+        let method = step.arg("method").and_then(|method| method.as_literal());
+        if phase == PhaseKind::Setup && method.is_some_and(|method| method.eq_ignore_ascii_case("delete")) {
+            return;
+        }
         let stated = step.expect.as_ref().and_then(|(_, e)| e.get("status"));
         let asked = stated.is_some_and(|s| !matches!(s.kind, ArgKind::Int(0)));
         if matches!(step.op.kind, OperationKind::Builtin("http")) && !asked && !view.has_unread(step.span) {

@@ -39,6 +39,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for value in wanted {
         let lower = value.to_lowercase();
         let stands = known.contains(&lower)
+            || cents(&lower).is_some_and(|cents| texts::has_word(&known, &cents))
             || Quantity::of_value(&lower).is_some_and(|quantity| amounts.iter().any(|(_, other)| other.is(&quantity)));
         if !stands {
             out.push(
@@ -52,6 +53,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             return;
         }
     }
+}
+
+/// The amount `4.50` in cents.
+fn cents(amount: &str) -> Option<String> {
+    let (whole, part) = amount.split_once('.')?;
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    (part.len() == 2 && is_number(whole) && is_number(part)).then(|| format!("{}{part}", whole.trim_start_matches('0')))
 }
 
 /// Whether the prompt asks for a dry run: `Dry run the update`.
