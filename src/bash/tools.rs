@@ -75,6 +75,9 @@ pub struct Tool {
     /// Fields that contain a time, printed in seconds: `600s`.
     #[serde(default)]
     pub seconds: Vec<String>,
+    /// Options whose value is a duration with a unit: `--timeout 5m`.
+    #[serde(default)]
+    pub durations: Vec<String>,
     /// Names of resource fields, under `names`.
     #[serde(default)]
     fields: BTreeMap<String, Vec<String>>,
@@ -286,6 +289,7 @@ impl Tool {
         self.short |= own.short;
         merge(&mut self.fixed, own.fixed);
         self.seconds.extend(own.seconds);
+        self.durations.extend(own.durations);
         self.states.extend(own.states);
         merge(&mut self.always, own.always);
         merge(&mut self.errors, own.errors);

@@ -44,6 +44,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     states(view, out);
     requested(view, out);
     programs(view, out);
+    durations(view, out);
     capitals(view, out);
 }
 
@@ -80,6 +81,50 @@ fn programs(view: &TaskView<'_>, out: &mut Diagnostics) {
                 );
             }
         });
+    }
+}
+
+/// `helm install … --timeout 180`: the program refuses a duration without a unit.
+fn durations(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let number = |text: &str| !text.is_empty() && text != "0" && text.bytes().all(|b| b.is_ascii_digit());
+    for script in &view.effects.scripts {
+        for run in &script.trace.runs {
+            let Some(tool) = view.tools.tool(run.statement.tool()).filter(|tool| !tool.durations.is_empty()) else {
+                continue;
+            };
+            let written = run.statement.words();
+            // A word that expands to several has no place of its own.
+            if written.len() != run.words.len() {
+                continue;
+            }
+            // After `--`, the options are those of another program.
+            let own = run.words.iter().take_while(|word| word.literal() != Some("--"));
+            for (nth, word) in own.enumerate() {
+                let Some(text) = word.literal() else { continue };
+                let (option, value) =
+                    text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
+                if !tool.durations.iter().any(|known| known == option) {
+                    continue;
+                }
+                let (at, value) = match value {
+                    Some(value) => (nth, Some(value)),
+                    None => (nth + 1, run.words.get(nth + 1).and_then(Value::literal)),
+                };
+                let (Some(value), Some(place)) = (value.filter(|value| number(value)), written.get(at)) else {
+                    continue;
+                };
+                let span = run.content.span(place.range.clone());
+                let message = format!("`{value}` is not a duration: `{}` refuses it", run.statement.tool());
+                let finding = Diagnostic::new(&MISSPELT_VALUE, span, message).help(format!("add the unit: `{value}s`"));
+                out.push(match place.text.ends_with(value) {
+                    true => {
+                        let end = place.range.end;
+                        finding.fix("write it in seconds", run.content.span(end..end), "s")
+                    }
+                    false => finding,
+                });
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{
         asked::{Demand, Form},
+        shell::Run,
         value::Value,
     },
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
@@ -102,6 +103,19 @@ fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ => continue,
         };
         let digits = value.bytes().all(|b| b.is_ascii_digit());
+        let first = question.runs.first().filter(|run| whole && digits && value >= "400" && ends_on_error(run));
+        if let Some(run) = first {
+            out.push(
+                Diagnostic::new(
+                    &IMPOSSIBLE_VALUE,
+                    question.span,
+                    format!("with `--fail`, curl fails at status {value}, and the script ends before this comparison"),
+                )
+                .label(run.content.span(run.statement.range.clone()), "`set -e` ends the script here")
+                .help("remove `-f` or `--fail` from this request"),
+            );
+            continue;
+        }
         let never = match whole {
             true => !(value.is_empty() || digits && value.len() == 3),
             // A pattern that contains a letter or a space and is literal.
@@ -121,6 +135,24 @@ fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// Whether this is `code=$(curl -f …)` in a script that ends when a command fails.
+fn ends_on_error(run: &Run<'_>) -> bool {
+    let fails = run
+        .words
+        .iter()
+        .filter_map(Value::literal)
+        .any(|word| word == "--fail" || word.starts_with('-') && !word.starts_with("--") && word.contains('f'));
+    let text = &run.content.text;
+    let head = &text[run.content.line_start(run.statement.range.start)..run.statement.range.start];
+    let name = head
+        .trim_start()
+        .strip_suffix("$(")
+        .map(|head| head.trim_end_matches('"'))
+        .and_then(|head| head.strip_suffix('='));
+    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    fails && !run.lenient && name.is_some_and(is_name) && run.content.program.sets('e', "errexit")
 }
 
 /// `{.spec.suspend}` compared with `yes`, `[ "$running" = Once ]`: the field is true or false.
