@@ -28,6 +28,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let said = view.effects.prompt.shown();
     beside(view, &said, out);
+    other_folder(view, &said, out);
     never_there(view, &said, out);
     databases(view, &said, out);
     columns(view, &said, out);
@@ -92,6 +93,54 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             out.push(finding(span, format!("neither the prompt nor the task mentions the file `{path}`")));
         }
     }
+}
+
+/// `/tmp/inventory/count.txt`, if everything else uses `/tmp/inventory-eval/count.txt`.
+fn other_folder(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !view.effects.sees(PhaseKind::Setup) {
+        return;
+    }
+    let texts = facts::elsewhere(view);
+    let mut told = BTreeSet::new();
+    for (span, path) in read_paths(view) {
+        let Some((folder, file)) = path.rsplit_once('/').filter(|(folder, _)| folder.matches('/').count() > 1) else {
+            continue;
+        };
+        let is_plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_'));
+        let is_elsewhere = || {
+            let in_verify = texts.verify.match_indices(folder).filter(|(at, _)| is_whole(&texts.verify, *at, folder));
+            occurs(said, folder) || occurs(&texts.rest, folder) || in_verify.count() > 1
+        };
+        if !is_plain || !file.contains('.') || is_elsewhere() || writes(view, &path) {
+            continue;
+        }
+        let others: BTreeSet<&str> = [said, &texts.rest].iter().flat_map(|text| ending_with(text, file)).collect();
+        if let ([other], true) = (others.into_iter().collect::<Vec<_>>().as_slice(), told.insert(path.clone())) {
+            let message = format!("neither the prompt nor the task mentions the directory `{folder}`");
+            out.push(finding(span, message).here(format!("did you mean `{other}`?")));
+        }
+    }
+}
+
+/// Whether a path occurs in a text, alone or as the beginning of another one.
+fn occurs(text: &str, path: &str) -> bool {
+    text.match_indices(path).any(|(at, _)| is_whole(text, at, path))
+}
+
+/// Whether the path at an offset of a text is not the beginning of a longer name.
+fn is_whole(text: &str, at: usize, path: &str) -> bool {
+    !text[at + path.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+}
+
+/// The absolute paths of a file in a text.
+fn ending_with<'t>(text: &'t str, file: &str) -> Vec<&'t str> {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_');
+    let name = format!("/{file}");
+    let ends = text.match_indices(&name).map(|(at, _)| at + name.len());
+    ends.filter(|end| !text[*end..].trim_start_matches('.').starts_with(part))
+        .map(|end| &text[text[..end].trim_end_matches(part).len()..end])
+        .filter(|path| path.starts_with('/') && path.len() > name.len())
+        .collect()
 }
 
 /// Whether a file in a directory of the task stands for the only file of this type that setup creates there: the prompt names that
