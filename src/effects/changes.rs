@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Act, Model, Thing, Value, Verb};
 use crate::{
-    bash::tools::Tools,
+    bash::{
+        program::Statement,
+        tools::{self, Tools},
+    },
     hir::{Def, PhaseKind, Task},
 };
 
@@ -124,12 +127,21 @@ impl Model<'_> {
                     "docker" => has("prune") || has("compose"),
                     "docker-compose" | "make" | "xargs" | "eval" => true,
                     "kind" => has("clusters"),
-                    "kubectl" => has("all") && has("delete"),
+                    "kubectl" => has("all") && has("delete") && !deletes_in_namespace(command),
                     _ => false,
                 }
             })
         })
     }
+}
+
+/// Whether `kubectl delete pods,services --all` deletes only kinds whose resources belong to a namespace.
+fn deletes_in_namespace(command: &Statement) -> bool {
+    let Some(kubectl) = tools::tool("kubectl") else { return false };
+    let words: Vec<&str> = command.words().iter().skip(1).map(|word| word.text.as_str()).collect();
+    let mut operands = tools::operands("kubectl", &words).copied().skip_while(|word| *word != "delete").skip(1);
+    let own = |kind: &str| kind != "all" && kubectl.kind(kind).is_some_and(|(_, wide)| !wide);
+    operands.next().is_some_and(|kinds| kinds.split(',').all(own)) && operands.next().is_none()
 }
 
 impl Thing {

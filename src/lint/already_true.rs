@@ -1141,6 +1141,10 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
         };
         let Some(verb) = verbs.find_iter(head).filter(|verb| !is_noun(verb)).last() else { return false };
         let between = head[verb.end()..].to_lowercase();
+        // `create a network a and a volume b`, `create a project with the key c`.
+        let lists = [" and a ", " and an ", " with the key ", " with the name ", " with the id ", " with the slug "];
+        let start = lists.iter().filter_map(|list| Some(between.rfind(list)? + list.len())).max().unwrap_or(0);
+        let between = &between[start..];
         let away = [
             " in ", " into ", " from ", " of ", " on ", " to ", " for ", " using ", " by ", " that ", " which ",
             " and ", ",", " at ", " under ", ":", " within ", " above ", " below ", " before ", " after ", " behind ",
@@ -1168,6 +1172,10 @@ static MAKES_NEW: Ascii = ascii(r"(?i)\b(?:create|copy|like|from|new)\b");
 static ADDS: Ascii = ascii(r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
 pub(super) static MAKES: Ascii =
     ascii(r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");
+/// Verbs for what setup removes first, so that the agent can make it.
+pub(super) static MAKES_AGAIN: Ascii = ascii(
+    r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install|start|run|register|publish|write|save|open)\b",
+);
 pub(super) static DELETES: Ascii =
     ascii(r"(?i)\b(?:delete|remove|uninstall|drop|destroy|tear down|get rid of|clean up|evict|terminate)\b");
 static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|no|without|avoid)\b");

@@ -31,6 +31,7 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     running(view, out);
     buckets(view, out);
     made_by_agent(view, out);
+    made_again(view, out);
     selects(view, out);
     nearly(view, out);
     posted::check(view, out);
@@ -346,6 +347,50 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(finding);
             told.push(name);
         }
+    }
+}
+
+/// Reports resources that setup removes before the agent creates them, and that remain after the run.
+fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let sees = model.sees(PhaseKind::Cleanup) && !model.sweeps();
+    if view.task.prompt.is_none() || !sees || view.task.cleanup.steps.is_empty() {
+        return;
+    }
+    let said = model.prompt.shown();
+    let deletes = |phase| model.in_phase(phase).filter(|act| act.verb == Verb::Deletes);
+    let mut told: Vec<String> = Vec::new();
+    for act in deletes(PhaseKind::Setup) {
+        let thing = &act.thing;
+        let Some(name) = thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown) else { continue };
+        let gone = |gone: &Act| {
+            thing.goes_with(&gone.thing)
+                || gone.thing.may_be(thing)
+                || gone.thing.system == thing.system && gone.thing.name.is_none()
+        };
+        let in_use = |act: &Act| act.verb == Verb::Changes && act.thing.may_be(thing);
+        // Another form of deletion that names it.
+        let is_named = || {
+            let mut texts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
+            texts.any(|script| super::texts::has_word(&script.content.text, &name))
+        };
+        let short = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        if short.len() < 3
+            || told.contains(&name)
+            || !deletes(PhaseKind::Cleanup).any(|act| act.thing.system == thing.system)
+            || deletes(PhaseKind::Cleanup).any(gone)
+            || model.in_phase(PhaseKind::Setup).any(|made| made.verb == Verb::Creates && made.thing.may_be(thing))
+            || !model.in_phase(PhaseKind::Cleanup).any(in_use) && is_named()
+            || !already_true::is_object(&said, short, &already_true::MAKES_AGAIN, &|_| true)
+        {
+            continue;
+        }
+        let message = format!("the {} `{name}`, which the agent creates, is never deleted", thing.kind);
+        let finding = Diagnostic::new(&released::RESOURCE_NOT_RELEASED, view.task.cleanup.steps[0].key, message)
+            .label(act.span, "setup deletes what an earlier run left");
+        let help = released::command(thing, &name).map(|help| format!("add to cleanup: `{help}`"));
+        out.push(finding.help(help.unwrap_or_else(|| "delete it in cleanup as well".to_owned())));
+        told.push(name);
     }
 }
 
