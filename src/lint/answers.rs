@@ -2,6 +2,8 @@
 
 use std::cell::LazyCell;
 
+use base64::Engine as _;
+
 use super::{
     TaskView, comparison::COMPARES_OTHERWISE, facts, quantity::Quantity, script::HOLE, texts, values::IMPOSSIBLE_VALUE,
 };
@@ -39,7 +41,13 @@ pub fn impossible(view: &TaskView<'_>, out: &mut Diagnostics) {
     let wanted = wanted(view);
     let mut found: Vec<Fault> = Vec::new();
     for wanted in &wanted {
-        found.extend(shaped(wanted).or_else(|| of_sql(wanted)).or_else(|| object(wanted)).or_else(|| address(wanted)));
+        found.extend(
+            shaped(wanted)
+                .or_else(|| of_sql(wanted))
+                .or_else(|| object(wanted))
+                .or_else(|| of_secret(wanted))
+                .or_else(|| address(wanted)),
+        );
     }
     for followed in verify(view) {
         selected(followed, &mut found);
@@ -300,6 +308,21 @@ fn object(wanted: &Wanted<'_>) -> Option<Fault> {
     let (path, all) = path(&wanted.runs)?;
     let field = path.rsplit('.').next().filter(|_| all)?;
     prints_objects(wanted.runs.first()?, field).then(|| (wanted.span, items_are_objects(field), NAME_FIRST.to_owned()))
+}
+
+/// `{.data.password}` of a secret compared with the password itself.
+fn of_secret(wanted: &Wanted<'_>) -> Option<Fault> {
+    let (path, _) = path(&wanted.runs)?;
+    let first = wanted.runs.first().filter(|run| run.statement.tool() == "kubectl" && path.starts_with("data."))?;
+    let words = words(first);
+    let mut operands = tools::operands("kubectl", words.get(1..)?).copied();
+    let kind = operands.next().filter(|verb| *verb == "get").and_then(|_| operands.next())?;
+    let kind = tools::tool("kubectl")?.kind(kind.split('/').next()?)?.0;
+    let decoded = || base64::engine::general_purpose::STANDARD.decode(&wanted.text).ok().map(String::from_utf8);
+    (kind == "secret" && !wanted.text.is_empty() && !matches!(decoded(), Some(Ok(_)))).then(|| {
+        let message = format!("the data of a secret is encoded in base64, never `{}`", wanted.text);
+        (wanted.span, message, "decode it first: `… | base64 -d`".to_owned())
+    })
 }
 
 /// `docker port web 80 | grep -qx 8080`: an address and a port are printed.
