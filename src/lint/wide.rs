@@ -1,7 +1,7 @@
 //! Deletions that reach further than what the task creates: a pattern in a shared directory, everything of a kind, a path that
 //! begins with a variable that may be empty.
 
-use super::{TaskView, foreign::DELETES_FOREIGN_RESOURCE, sweeps, texts};
+use super::{TaskView, foreign::DELETES_FOREIGN_RESOURCE, released::RESOURCE_NOT_RELEASED, sweeps, texts};
 use crate::{
     bash,
     diagnostic::{Diagnostic, Diagnostics},
@@ -14,6 +14,7 @@ use crate::{
 };
 
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    listed(view, out);
     for (kind, span) in sweeps::everything(view) {
         out.push(
             Diagnostic::new(
@@ -43,6 +44,64 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 };
                 let Some((message, help)) = finding else { continue };
                 out.push(Diagnostic::new(&DELETES_FOREIGN_RESOURCE, run.content.span(place), message).help(help));
+            }
+        }
+    }
+}
+
+/// `gh issue list` in cleanup, whose results are deleted: without the label that each run gives its own issues, these are all issues
+/// of the repository; without `--state all`, only the open ones.
+fn listed(view: &TaskView<'_>, out: &mut Diagnostics) {
+    const FILTERS: [&str; 12] = [
+        "--label",
+        "-l",
+        "--search",
+        "-S",
+        "--author",
+        "-A",
+        "--assignee",
+        "-a",
+        "--milestone",
+        "-m",
+        "--mention",
+        "--app",
+    ];
+    let said = view.effects.prompt.shown().to_lowercase();
+    let of = |phase: PhaseKind| view.effects.scripts.iter().filter(move |script| script.view.phase == phase);
+    let created: Vec<&Run<'_>> = of(PhaseKind::Setup)
+        .flat_map(|script| &script.trace.runs)
+        .filter(|run| {
+            let words: Vec<&str> = run.words.iter().take(3).filter_map(Value::literal).collect();
+            matches!(words.as_slice(), ["gh", "issue", "create"])
+        })
+        .collect();
+    let has_label = |run: &&Run<'_>| {
+        run.words
+            .iter()
+            .filter_map(Value::literal)
+            .any(|word| matches!(word, "--label" | "-l") || word.starts_with("--label="))
+    };
+    let labelled = !created.is_empty() && created.iter().all(has_label);
+    for script in of(PhaseKind::Cleanup) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.name() == "gh") {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let &[_, kind @ ("issue" | "pr"), "list", ref rest @ ..] = words.as_slice() else { continue };
+            let ends = if kind == "issue" { "delete" } else { "close" };
+            if !script.view.content.text.contains(&format!("gh {kind} {ends}")) {
+                continue;
+            }
+            let has =
+                |options: &[&str]| rest.iter().any(|word| options.contains(&word.split('=').next().unwrap_or(word)));
+            let span = run.content.span(run.statement.range.clone());
+            if !has(&FILTERS) && labelled {
+                let message = format!("this lists every {kind} of the repository, not only those of the task");
+                let help = "list only what has the label that setup gives: `--label …`";
+                out.push(Diagnostic::new(&DELETES_FOREIGN_RESOURCE, span, message).help(help));
+            }
+            let closes = texts::has_word(&said, "close") || texts::has_word(&said, "closed");
+            if kind == "issue" && closes && !has(&["--state", "-s", "--search", "-S"]) {
+                let message = "this lists only open issues: those that the agent closes are never deleted";
+                out.push(Diagnostic::new(&RESOURCE_NOT_RELEASED, span, message).help("add `--state all`"));
             }
         }
     }
@@ -83,10 +142,15 @@ fn pattern(view: &TaskView<'_>, begin: &str) -> Option<(String, String)> {
         let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '*'));
         let name =
             rest[folder.len() + 1..].split(part).next().unwrap_or_default().split('/').next().unwrap_or_default();
-        name != file && format!("{folder}/{}", name.trim_end_matches('.')) != *only
+        name != file && name != stem && format!("{folder}/{}", name.trim_end_matches('.')) != *only
     });
+    let bare_name = bare.len() > 1 && !named;
+    if only.strip_prefix(begin).is_some_and(|rest| rest.starts_with("{random.")) && bare_name && !others {
+        let message = format!("this deletes everything that matches `{path}`, also of other runs");
+        return Some((message, format!("delete only what this run created: `{only}`")));
+    }
     let random = only.contains(['{', '$']) || all.iter().any(|text| text.contains("mktemp"));
-    (bare.len() > 1 && *only != begin && !named && !others && !random).then(|| {
+    (bare_name && *only != begin && !others && !random).then(|| {
         (
             format!("this deletes everything that matches `{path}`, but the task creates only `{only}`"),
             format!("delete by name what the task created: `rm -rf {only}`"),
