@@ -33,6 +33,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     databases(view, &said, out);
     columns(view, &said, out);
     tables(view, &said, out);
+    sql_values(view, &said, out);
     in_git(view, &said, out);
     data_keys(view, &said, out);
     stored_keys(view, &said, out);
@@ -291,6 +292,37 @@ fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     Some(near) => finding.here(format!("did you mean `{near}`?")),
                     None => finding,
                 });
+            }
+        }
+    }
+}
+
+static EQUALS: Ascii = ascii(r"(\w+)\s*=\s*'([A-Za-z][A-Za-z_ -]{3,})'");
+
+/// `status = 'dispatched'`, if the prompt says what the column `status` is set to, and no row of setup has this value.
+fn sql_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let model = view.effects;
+    let of = |phase: PhaseKind| model.sql.iter().filter(move |sql| sql.phase == phase);
+    let inserts = of(PhaseKind::Setup).any(|sql| sql.text.shown().to_lowercase().contains("insert into"));
+    if !model.sees(PhaseKind::Setup) || !inserts {
+        return;
+    }
+    let (said, rest) = (said.to_lowercase(), facts::elsewhere(view).rest.to_lowercase());
+    let mut told = BTreeSet::new();
+    for sql in of(PhaseKind::Verify) {
+        let text = sql.text.shown();
+        if SYSTEM.is_match(&text) {
+            continue;
+        }
+        for found in EQUALS.captures_iter(&text) {
+            let (column, value) = (found[1].to_lowercase(), found[2].to_lowercase());
+            let stem = &value[..value.len().min(4)];
+            let is_known = said.contains(stem) || rest.contains(&value);
+            let is_set = texts::has_word(&said, &column) && texts::has_word(&rest, &column);
+            if is_set && !is_known && told.insert(value) {
+                let message =
+                    format!("neither setup nor the prompt mentions the value `{}` of `{}`", &found[2], &found[1]);
+                out.push(finding(sql.span, message));
             }
         }
     }

@@ -34,6 +34,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, said, prompt, out);
     near(view, said, prompt, out);
     rearranged(view, said, prompt, out);
+    other_digits(view, said, prompt, out);
     numbers(view, said, prompt, out);
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, said, &known, prompt, out);
@@ -456,6 +457,41 @@ fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
             if let [other] = asked.iter().filter(is_same).collect::<Vec<_>>()[..] {
                 told.insert(name);
                 out.push(disagrees(content.span(found.range()), name, other, prompt));
+            }
+        }
+    }
+}
+
+/// `--prefix archive/2024/`, which appears nowhere else, if the prompt says `archive/2023/` and verify does not use that.
+fn other_digits(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.' | ':');
+    let is_name = |word: &str| {
+        word.contains(['/', '-'])
+            && word.len() > 4
+            && !word.contains("://")
+            && word.bytes().filter(u8::is_ascii_alphabetic).count() > 2
+            && word.bytes().any(|b| b.is_ascii_digit())
+    };
+    let masked = |word: &str| word.replace(|c: char| c.is_ascii_digit(), "0");
+    let texts = facts::elsewhere(view);
+    let words = said.split(|c| !part(c)).map(|word| word.trim_end_matches(['.', ':']));
+    let asked: BTreeSet<&str> = words.filter(|word| is_name(word) && !texts.verify.contains(word)).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let mut told = BTreeSet::new();
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in &script.trace.runs {
+            for word in run.words.iter().skip(1).filter_map(Value::literal) {
+                let word = word.rsplit('=').next().unwrap_or(word);
+                let is_own = word.starts_with('-') || !is_name(word) || !word.chars().all(part);
+                if is_own || said.contains(word) || texts.rest.contains(word) || !told.insert(word.to_owned()) {
+                    continue;
+                }
+                let same: Vec<&&str> = asked.iter().filter(|asked| masked(asked) == masked(word)).collect();
+                if let [other] = same.as_slice() {
+                    out.push(disagrees(run.content.span(run.statement.range.clone()), word, other, prompt));
+                }
             }
         }
     }
