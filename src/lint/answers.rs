@@ -213,6 +213,7 @@ fn path(runs: &[&Run<'_>]) -> Option<(String, bool)> {
         }
         "kubectl" => asked::value_of(&words, "-o", "--output")?.strip_prefix("jsonpath=")?.to_owned(),
         "stat" => return Some((asked::value_of(&words, "-c", "--format")?.to_owned(), false)),
+        "aws" => format!(".{}", asked::value_of(&words, "--query", "--query")?),
         _ => return None,
     };
     let end = text.rsplit('|').next()?.trim().trim_matches(['{', '}', ' ']);
@@ -505,6 +506,7 @@ static NUMBER: Ascii = ascii(r#"\.(\w+)\s*[!=]=\s*\\?"(\d+)\\?""#);
 /// `.metadata.annotations["a"] == true`: these values are strings. `.port == "80"` in a filter that a function gets.
 fn typed(view: &TaskView<'_>, followed: &Followed<'_>, curl: bool, found: &mut Vec<Fault>) {
     let own = |span: Span| !curl && facts::asked(view).iter().any(|fact| fact.typed && fact.span.start == span.start);
+    let mut of_release: Vec<Fault> = Vec::new();
     let mut push = |run: &Run<'_>, filter: &str| {
         for part in TYPED.captures_iter(filter) {
             let (Some(whole), Some(value)) = (part.get(0), part.get(1)) else { continue };
@@ -519,7 +521,16 @@ fn typed(view: &TaskView<'_>, followed: &Followed<'_>, curl: bool, found: &mut V
         if first.statement.tool() == "kubectl" {
             push(run, &filter);
         }
+        let words: Vec<&str> = first.words.iter().take(3).filter_map(Value::literal).collect();
+        if words == ["helm", "get", "values"] && !facts::elsewhere(view).rest.contains("set-string") {
+            of_release.extend(NUMBER.captures_iter(&filter).filter_map(|part| {
+                let (whole, value) = (part.get(0)?, part.get(2)?);
+                let message = format!("Helm stores this value as a number, but \"{}\" is a string", value.as_str());
+                Some((place(run, whole.as_str()), message, format!("compare with {}", value.as_str())))
+            }));
+        }
     }
+    found.append(&mut of_release);
     if curl || !followed.trace.runs.iter().any(|run| run.statement.tool() == "kubectl") {
         return;
     }

@@ -44,7 +44,12 @@ fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             if RELATIVE.is_match(&lower[sentence]) {
                 return;
             }
-            let before: Vec<&str> = lower[..at].split_whitespace().rev().take(2).collect();
+            let mut before: Vec<&str> = lower[..at].split_whitespace().rev().take(4).collect();
+            // `all 3 of its replicas`
+            if let ["its" | "their", "of", _, "all"] = before.as_slice() {
+                before.drain(..2);
+            }
+            before.truncate(2);
             let found = before.iter().find_map(|word| Some((number(word)?, *word)));
             if let Some((number, word)) = found.filter(|_| lower[..at].ends_with([' ', '\n'])) {
                 told.insert(number);
