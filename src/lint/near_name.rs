@@ -36,7 +36,8 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     locations(view, out);
     let suspects = suspects(view);
-    if suspects.is_empty() && facts::asked(view).is_empty() {
+    let judges = view.task.verify.steps.iter().any(|step| step.op.signature.judges);
+    if suspects.is_empty() && facts::asked(view).is_empty() && !judges {
         return;
     }
     let said = view.effects.prompt.shown();
@@ -45,6 +46,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let known = Known::of(view, said);
     abbreviations(view, &known, out);
+    references(view, &known, out);
     let mut told: FxHashSet<String> = FxHashSet::default();
     for suspect in suspects {
         let text = suspect.text.as_str();
@@ -69,6 +71,61 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             .here(format!("did you mean `{near}`?"))
             .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
         );
+    }
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// A judge's reference with the month `March` or the number `2300`, which nothing else in the task contains, if setup contains another
+/// month, or `3200`.
+fn references(view: &TaskView<'_>, known: &Known, out: &mut Diagnostics) {
+    let others = format!("{}\n{}", known.said, known.made);
+    let digits = |word: &str| {
+        let mut digits = word.as_bytes().to_vec();
+        digits.sort_unstable();
+        digits
+    };
+    let is_number = |word: &str| word.len() > 2 && word.bytes().all(|b| b.is_ascii_digit());
+    for step in view.task.verify.steps.iter().filter(|step| step.op.signature.judges) {
+        for (text, span) in step.args.iter().filter_map(|(_, arg)| Some((arg.as_literal()?, arg.span))) {
+            let absent = |word: &&str| !is_there(&others, word);
+            let mut months = MONTHS.iter().copied().filter(|month| is_there(text, month)).filter(absent);
+            let mut told = MONTHS.iter().copied().filter(|month| is_there(&others, month));
+            let month = months.next().and_then(|month| Some((month, told.next().filter(|_| told.next().is_none())?)));
+            let number = texts::words(text, is_part)
+                .map(|(_, word)| word)
+                .filter(|word| is_number(word))
+                .filter(absent)
+                .find_map(|number| {
+                    let mut same = texts::words(&others, is_part).map(|(_, word)| word);
+                    let other = same.find(|word| is_number(word) && digits(word) == digits(number))?;
+                    Some((number, other))
+                });
+            if let Some((word, other)) = month.or(number) {
+                out.push(
+                    Diagnostic::new(
+                        &ODD_WORD,
+                        span,
+                        format!("the judge expects `{word}`, which nothing else mentions"),
+                    )
+                    .here(format!("did you mean `{other}`?"))
+                    .help("write what setup and the prompt say; if it is intended, add `# gevals: allow(odd-word)`"),
+                );
+            }
+        }
     }
 }
 

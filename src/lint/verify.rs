@@ -224,6 +224,21 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let patterns = PATTERN.captures_iter(&script).filter_map(|c| c.get(1));
                 let words: Vec<&str> = greps.chain(patterns).map(|m| m.as_str()).collect();
                 let given: Vec<_> = words.iter().filter(|w| w.len() > 2 && contains(w)).collect();
+                // `tell me how many of the 4 messages are left`, and a search for `4|four`.
+                let is_count = |word: &str| {
+                    word.len() < 4 && word.bytes().all(|b| b.is_ascii_digit()) && texts::has_word(&text.0, word)
+                };
+                let asks = text.0.contains("how many");
+                let mut counts = words.iter().flat_map(|word| word.split('|')).collect::<Vec<_>>();
+                counts.retain(|word| asks && is_count(word));
+                if let (Some(count), false) = (counts.first(), script.contains("grep -v")) {
+                    out.push(answered(
+                        step.key,
+                        &format!("the script searches the answer for the number `{count}`, which the prompt contains"),
+                        prompt.text.span,
+                    ));
+                    return;
+                }
                 if let (Some(word), true) = (given.first(), given.len() == words.len() && !script.contains("grep -v")) {
                     out.push(answered(
                         step.key,
