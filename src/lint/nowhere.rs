@@ -109,8 +109,11 @@ fn other_folder(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         };
         let is_plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_'));
         let is_elsewhere = || {
-            let in_verify = texts.verify.match_indices(folder).filter(|(at, _)| is_whole(&texts.verify, *at, folder));
-            occurs(said, folder) || occurs(&texts.rest, folder) || in_verify.count() > 1
+            let in_verify = verified(view).map(|script| {
+                let text = &script.view.content.text;
+                text.match_indices(folder).filter(|(at, _)| is_whole(text, *at, folder)).count()
+            });
+            occurs(said, folder) || occurs(&texts.rest, folder) || in_verify.sum::<usize>() > 1
         };
         if !is_plain || !file.contains('.') || is_elsewhere() || writes(view, &path) {
             continue;

@@ -949,6 +949,7 @@ fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
         let [told] = set_to(said, &lower, fact).into_iter().collect::<Vec<_>>()[..] else { continue };
         let asked = || facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == told);
         let same = told == value
+            || encodes(&value, told)
             || told.eq_ignore_ascii_case(&value) && !is_case_kept(fact)
             || Quantity::of_value(told).zip(Quantity::of_value(&value)).is_some_and(|(a, b)| a.is(&b));
         // What setup gives the field may be checked on another resource.
@@ -958,6 +959,12 @@ fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
             return;
         }
     }
+}
+
+/// Whether a text is the base64 encoding of another one.
+fn encodes(text: &str, plain: &str) -> bool {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.decode(text).is_ok_and(|decoded| decoded == plain.as_bytes())
 }
 
 /// Whether the value of this field has no other spelling: that of a label or of an environment variable.
