@@ -118,7 +118,17 @@ fn other_folder(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         if !is_plain || !file.contains('.') || is_elsewhere() || writes(view, &path) {
             continue;
         }
-        let others: BTreeSet<&str> = [said, &texts.rest].iter().flat_map(|text| ending_with(text, file)).collect();
+        // A file may have another path in a container: the directories differ only in the last name, and little.
+        let is_near = |other: &&str| {
+            let near =
+                other.rsplit_once('/').and_then(|(other, _)| Some((folder.rsplit_once('/')?, other.rsplit_once('/')?)));
+            near.is_some_and(|((parent, name), (other_parent, other))| {
+                parent == other_parent
+                    && (name.starts_with(other) || other.starts_with(name) || super::misspelt::is_slip(name, other))
+            })
+        };
+        let others: BTreeSet<&str> =
+            [said, &texts.rest].iter().flat_map(|text| ending_with(text, file)).filter(is_near).collect();
         if let ([other], true) = (others.into_iter().collect::<Vec<_>>().as_slice(), told.insert(path.clone())) {
             let message = format!("neither the prompt nor the task mentions the directory `{folder}`");
             out.push(finding(span, message).here(format!("did you mean `{other}`?")));
