@@ -15,6 +15,7 @@ mod assertions;
 mod awaited;
 mod background;
 mod bashism;
+mod beforehand;
 mod capture;
 mod cleanup;
 mod cluster;
@@ -45,6 +46,7 @@ mod leftovers;
 mod known_servers;
 mod kubectl;
 mod listing;
+mod lost_status;
 mod misspelt;
 mod models;
 mod near_name;
@@ -82,9 +84,11 @@ mod steps;
 mod sweeps;
 mod syntax;
 mod texts;
+mod turned;
 mod unfilled;
 mod unlocked;
 mod unset;
+mod untouched;
 mod unpinned_server;
 mod unread_variable;
 mod unreferenced_script;
@@ -207,6 +211,7 @@ fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     comparison::check(view, out);
     answers::compares(view, out);
+    turned::check(view, out);
 }
 
 /// A misspelt word, or a field that does not exist.
@@ -219,6 +224,7 @@ fn is_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn status_ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
     dead_check::check(view, out);
     no_effect::ignored(view, out);
+    lost_status::check(view, out);
 }
 
 /// A script that always passes.
@@ -265,6 +271,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     wrong_state::check(view, out);
     refusals::check(view, out);
+    untouched::check(view, out);
 }
 
 impl<'a> TaskView<'a> {

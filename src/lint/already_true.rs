@@ -4,9 +4,17 @@ use std::cell::LazyCell;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{TaskView, facts, quantity::Quantity, script::ScriptView, texts};
+use super::{
+    TaskView,
+    beforehand::{self, Owned},
+    facts,
+    quantity::Quantity,
+    script::ScriptView,
+    texts,
+};
 use crate::{
     ascii::{Ascii, Match, ascii},
+    bash::fields,
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         Act, Thing, Verb,
@@ -32,6 +40,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, &said, &mut found);
     lines(view, &said, &mut found);
     things(view, &said, &mut found);
+    beforehand::made(view, &said, &mut found);
+    beforehand::named_values(view, &said, &mut found);
+    beforehand::gone(view, &said, out);
     given_up(view, &said, &mut found);
     in_files(view, &said, out);
     file_steps(view, &said, out);
@@ -67,7 +78,9 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     for question in asked {
         let value = question.text();
         // `suspend the cron job`: the name of a boolean field is the verb.
-        let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
+        let is_verb = matches!(value.as_str(), "true" | "false")
+            && (is_told(said, &question.key)
+                || fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb)));
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
@@ -92,7 +105,14 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
             _ => true,
         };
-        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key) && beside(fact)).peekable();
+        let owned = match beforehand::owned(view, question) {
+            Owned::Missing => continue,
+            Owned::By(facts) => facts,
+            Owned::Unknown => Vec::new(),
+        };
+        let own = !owned.is_empty();
+        let all = if own { &*owned } else { given };
+        let mut same = all.iter().filter(|fact| alike(&fact.key, &question.key) && (own || beside(fact))).peekable();
         let Some(first) = same.peek().map(|fact| fact.span) else { continue };
         let amount = Quantity::of_value(&value);
         let equal = |text: &str| {
@@ -368,7 +388,7 @@ fn is_changed(said: &str, key: &str) -> bool {
 }
 
 /// Whether two names refer to the same field, or to fields of which one follows from the other.
-fn alike(given: &str, asked: &str) -> bool {
+pub(super) fn alike(given: &str, asked: &str) -> bool {
     let is_replicas = |key: &str| {
         matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
     };
@@ -664,7 +684,7 @@ fn finds(expect: &serde_json::Value, text: &str) -> bool {
 }
 
 /// Returns the location at which verify looks for a text.
-fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
+pub(super) fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
     let mut found = None;
     let escaped = [text.to_owned(), regex::escape(text), text.replace('.', "\\.")];
     view.task.verify.steps.iter().for_each(|step| {
@@ -1086,6 +1106,19 @@ fn is_told(said: &str, key: &str) -> bool {
     })
 }
 
+/// Whether a prompt contains a verb in a clause that neither negates it nor keeps things as they are: `Resume it`.
+fn is_ordered(said: &str, verb: &str) -> bool {
+    let lower = said.to_ascii_lowercase();
+    lower.match_indices(verb).any(|(at, _)| {
+        let whole = sentence(said, at);
+        let start = said[whole.start..at].rfind(',').map_or(whole.start, |comma| whole.start + comma);
+        let end = said[at..whole.end].find(',').map_or(whole.end, |comma| at + comma);
+        let is_word = !said[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '`' | '.'))
+            && said[at + verb.len()..].starts_with([' ', '\n']);
+        is_word && !KEEPS.is_match(&said[start..end]) && !NEGATES.is_match(&said[start..end])
+    })
+}
+
 /// Number of bytes before and after a position in which the ends of its sentence are searched: a text may have none.
 const SENTENCE: usize = 1000;
 
@@ -1106,7 +1139,7 @@ pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
 }
 
 /// Whether a prompt says `to VALUE`, in a sentence that does not keep things as they are.
-fn is_asked(said: &str, value: &str) -> bool {
+pub(super) fn is_asked(said: &str, value: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     said.match_indices(value).any(|(at, _)| {
         let (before, behind) = (&said[..at], &said[at + value.len()..]);

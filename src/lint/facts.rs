@@ -193,7 +193,8 @@ fn read(view: &TaskView<'_>, dir: &std::path::Path, file: &str) -> Option<String
     String::from_utf8(view.files.read(&resolve(dir, file)).ok()?).ok()
 }
 
-fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
+/// Adds the fields that a command sets.
+pub(super) fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
     if let Some(input) = run.input.as_ref().map(Value::shown) {
         found.extend(lines(&input, span));
     }

@@ -1,0 +1,193 @@
+//! Verify requires a change of what the prompt says must not be changed.
+
+use super::{
+    TaskView, already_true,
+    beforehand::{has_name, place, read_at, runs, words},
+    facts, texts,
+    wrong_state::WRONG_STATE,
+};
+use crate::{
+    ascii::{Ascii, ascii},
+    bash::tools,
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::{
+        asked::{Demand, Form},
+        value::Value,
+    },
+    hir::PhaseKind,
+    source::Span,
+};
+
+/// Requires that the prompt forbids changes of a resource, a branch or a file, and that verify requires another value
+/// than the one that setup gives it.
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let said = view.effects.prompt.shown();
+    clean(view, &said, out);
+    if !FORBIDS.is_match(&said) {
+        return;
+    }
+    values(view, &said, out);
+    others(view, &said, out);
+}
+
+/// `kubectl get deployment cart … = 5`, where the prompt says `Do not touch cart`, and setup creates it with another
+/// value.
+fn values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    for fact in facts::asked(view).iter().filter(|fact| fact.exact) {
+        let value = fact.text();
+        if value.is_empty() || !texts::has_word(said, &value) || super::elsewhere::out_has(out, fact.span) {
+            continue;
+        }
+        let runs_at = read_at(view, fact.span);
+        let Some(run) = runs_at.first() else { continue };
+        let is_git = run.statement.tool() == "git";
+        let words = run.words.iter().skip(1).filter_map(Value::literal);
+        let parts = words.flat_map(|word| word.split([':', '/'])).filter(|word| word.len() > 2);
+        let Some(name) = parts.into_iter().find(|name| is_forbidden(said, name)) else { continue };
+        let given = if is_git {
+            facts::given(view)
+                .iter()
+                .filter(|given| given.key == fact.key)
+                .map(|given| (given.span, given.text()))
+                .collect()
+        } else {
+            given_to(view, name, &fact.key)
+        };
+        let Some((made, old)) = given.first().filter(|_| given.iter().all(|(_, known)| *known != value)) else {
+            continue;
+        };
+        out.push(
+            Diagnostic::new(
+                &WRONG_STATE,
+                fact.span,
+                format!(
+                    "verify requires `{}: {value}` of `{name}`, which the prompt says must not be changed",
+                    fact.key
+                ),
+            )
+            .label(*made, format!("setup sets `{old}`"))
+            .help("read the value of what the agent is asked to change"),
+        );
+    }
+}
+
+/// The values that setup gives to a field in commands that name a resource.
+fn given_to(view: &TaskView<'_>, name: &str, key: &str) -> Vec<(Span, String)> {
+    let mut found = Vec::new();
+    for run in runs(view, PhaseKind::Setup).filter(|run| has_name(run, name)) {
+        let mut facts = Vec::new();
+        facts::in_run(run, place(run), &mut facts);
+        found.extend(facts.iter().filter(|fact| fact.key == key).map(|fact| (fact.span, fact.text())));
+    }
+    found
+}
+
+/// Whether a prompt forbids changes of `name`, and asks for none elsewhere.
+fn is_forbidden(said: &str, name: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let mut forbidden = false;
+    for (at, _) in said.match_indices(name) {
+        let (before, behind) = (&said[..at], &said[at + name.len()..]);
+        let is_end = behind.strip_prefix('.').unwrap_or(behind).chars().next().is_none_or(|c| !part(c));
+        if before.ends_with(part) || !is_end {
+            continue;
+        }
+        let sentence = already_true::sentence(said, at);
+        let head = before.get(sentence.start..).unwrap_or_default();
+        let tail = said.get(at + name.len()..sentence.end).unwrap_or_default();
+        let tail = tail.trim_start_matches(['`', '"', '\'']);
+        if (DONT.is_match(head) && !tail.starts_with('\'')
+            || LEAVE.is_match(head) && ALONE.is_match(tail)
+            || STAYS.is_match(tail))
+            && !EXCEPT.is_match(&said[sentence.clone()])
+        {
+            forbidden = true;
+        } else if !FROM.is_match(head) {
+            return false;
+        }
+    }
+    forbidden
+}
+
+/// `[ -n "$(kubectl get pod batch -o jsonpath='{.metadata.labels.reviewed}')" ]`, where setup creates the pod without
+/// the label, and the prompt asks for the label on another pod and says not to change the others.
+fn others(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !OTHERS.is_match(said) {
+        return;
+    }
+    for question in view.asked() {
+        let Form::Field(path) = &question.form else { continue };
+        let wants = match &question.demand {
+            Demand::There => question.is_wanted() == Some(true),
+            Demand::Compared { operator, with } => {
+                let equal = matches!(operator.as_str(), "=" | "==" | "-eq");
+                !with.is_empty()
+                    && question.is_wanted() == Some(equal)
+                    && (equal || matches!(operator.as_str(), "!=" | "-ne"))
+            }
+            Demand::Matches { .. } => false,
+        };
+        let is_map = ["labels.", "annotations.", "data."].iter().any(|map| path.contains(map));
+        let Some(key) = path.rsplit('.').next().filter(|key| wants && is_map && key.len() > 2) else { continue };
+        let Some(act) = question.runs.first().and_then(|run| view.effects.read_by(run)) else { continue };
+        let Some(name) = act.thing.name.as_ref().and_then(Value::literal).filter(|name| name.len() > 2) else {
+            continue;
+        };
+        let is_set = facts::given(view).iter().any(|fact| fact.key == key) || facts::elsewhere(view).rest.contains(key);
+        if !texts::has_word(said, key) || texts::has_word(said, name) || is_set {
+            continue;
+        }
+        if let Some(made) = runs(view, PhaseKind::Setup).find(|run| has_name(run, name) && !tools::looks(&words(run))) {
+            out.push(
+                Diagnostic::new(
+                    &WRONG_STATE,
+                    question.span,
+                    format!("verify requires `{key}` of `{name}`, but the prompt says not to change the others"),
+                )
+                .label(place(made), "setup creates it without this field")
+                .help("require that it is empty, or read the resource that the prompt names"),
+            );
+        }
+    }
+}
+
+/// `[ -n "$(git status --porcelain)" ]`, where the prompt asks for a clean working tree.
+fn clean(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !CLEAN.is_match(said) {
+        return;
+    }
+    for question in view.asked().iter().filter(|question| question.demand == Demand::There) {
+        let [run] = question.runs.as_slice() else { continue };
+        if tools::lists_changes(&words(run))
+            && question.is_wanted() == Some(true)
+            && !super::elsewhere::out_has(out, question.span)
+        {
+            out.push(
+                Diagnostic::new(
+                    &WRONG_STATE,
+                    question.span,
+                    "this requires uncommitted changes, but the prompt asks for a clean working tree",
+                )
+                .help("require that the output is empty: `[ -z … ]`"),
+            );
+        }
+    }
+}
+
+static FORBIDS: Ascii = ascii(r"(?i)\b(?:do not|don't|must not|never|without|leave|stays?|remains?)\b");
+static DONT: Ascii = ascii(
+    r"(?i)\b(?:do not|don't|must not|never)\s+(?:change|touch|modify|alter|edit|update)\s+(?:the\s+)?(?:existing\s+)?(?:[a-z]+\s+)?[`\x22']*$",
+);
+static LEAVE: Ascii = ascii(r"(?i)\b(?:leave|keep)\s+(?:the\s+)?(?:[a-z]+\s+)?[`\x22']*$");
+static ALONE: Ascii = ascii(r"(?i)^\s+(?:alone|untouched|unchanged|intact|as (?:it|they) (?:is|are))\b");
+static STAYS: Ascii = ascii(
+    r"(?i)^\s+(?:must|should) (?:stay|remain) (?:unchanged|untouched|as it is)\b|^\s+must not be (?:changed|touched|modified)\b",
+);
+static EXCEPT: Ascii = ascii(r"(?i)\b(?:except|other than|apart from|otherwise|yet|until|unless|besides|beyond)\b");
+static FROM: Ascii = ascii(r"(?i)\b(?:from|like|than|of|for|off|as)\s+(?:the\s+)?(?:[a-z]+\s+)?[`\x22']*$");
+static OTHERS: Ascii = ascii(
+    r"(?i)\b(?:do not|don't|must not|never)\s+(?:[a-z]+\s+){1,4}(?:the\s+)?(?:other|others|rest)\b|\bleave\s+(?:all\s+)?(?:the\s+)?(?:other|others|rest)\b",
+);
+static CLEAN: Ascii = ascii(
+    r"(?i)\bclean\s+(?:git\s+)?(?:working|work|status|worktree|tree|checkout)|\b(?:working tree|worktree|checkout)\s+(?:must|should|has to|is to)\s+(?:be|stay)\s+clean|\bno uncommitted\b",
+);
