@@ -78,8 +78,12 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     for question in asked {
         let value = question.text();
         // `suspend the cron job`: the name of a boolean field is the verb.
+        // `{name: X, value: Y}` is handled by its name.
+        if question.key == "value" && beforehand::selected(view, question).is_some() {
+            continue;
+        }
         let is_verb = matches!(value.as_str(), "true" | "false")
-            && (is_told(said, &question.key)
+            && (value == "true" && is_told(said, &question.key)
                 || fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb)));
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
@@ -721,7 +725,12 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             continue;
         };
         // `make the file readable` does not create a file.
-        let verbs = if made.thing.system == "file" { &WRITES } else { &MAKES };
+        // `Add the label triaged to the issue` does not create one.
+        let verbs = match made.thing.system.as_str() {
+            "file" => &WRITES,
+            "github" => &CREATES,
+            _ => &MAKES,
+        };
         let speaks = |before: &str| super::texts::speaks_of(view, before, &made.thing.kind);
         if name.len() < 3 || !is_object(said, &name, verbs, &speaks) {
             continue;
@@ -731,7 +740,7 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             .filter(|act| act.phase == PhaseKind::Setup && act.verb == Verb::Deletes)
             .any(|act| act.thing.may_be(&made.thing));
         let looked = model.in_phase(PhaseKind::Verify).find(|act| act.thing.is(&made.thing)).map(|act| act.span);
-        let by_name = made.thing.system == "git" || made.thing.kind == "constraint";
+        let by_name = matches!(made.thing.system.as_str(), "git" | "github") || made.thing.kind == "constraint";
         let looked = looked.or_else(|| looks_for(view, &name).filter(|_| by_name));
         if let Some(span) = looked.filter(|_| !gone) {
             found.push((span, made.span, format!("the {} `{name}`", made.thing.kind)));
@@ -1182,10 +1191,15 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
         // `make the service web reach its pods` changes a service; `make a service web` creates one.
         let restores = verb.as_str().eq_ignore_ascii_case("make")
             && (said[at..sentence.end].contains(" again") || between.starts_with(" the "));
-        !restores && !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
+        // In `Create a label x, and close the issue as not planned`, each clause has a meaning of its own.
+        let start = head[..verb.start()].rfind(',').map_or(sentence.start, |comma| sentence.start + comma);
+        let end = said[at..sentence.end].find(',').map_or(sentence.end, |comma| at + comma);
+        let keeps = KEEPS.is_match(&said[start..end]) || AT_MOST_ONCE.is_match(&said[sentence]);
+        !restores && !away.iter().any(|word| between.contains(word)) && !keeps
     })
 }
 
+pub(super) static CREATES: Ascii = ascii(r"(?i)\b(?:create|define|declare|provision|set up)\b");
 static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
 static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
 static GIVES: Ascii = ascii(r"(?i)\bgive (?:it|them)\s+$");
@@ -1206,6 +1220,9 @@ pub(super) static DELETES: Ascii =
 static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|no|without|avoid)\b");
 static OLD: Ascii = ascii(
     r#"(?i)\b(?:instead of|rather than|in place of|no longer(?:\s+(?:on|in|at|to|with|for|by))?)\s+[`"']?([\w.:/-]+)"#,
+);
+static AT_MOST_ONCE: Ascii = ascii(
+    r"(?i)\b(?:already|unless|if|exists?|leave|leaves|keep|keeps|kept|stays?|remains?|unchanged|still|without)\b",
 );
 static AWAY: Ascii = ascii(r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
 pub(super) static KEEPS: Ascii = ascii(

@@ -11,7 +11,7 @@ use crate::{
     bash::{flow, tools},
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
-        Verb,
+        Act, Verb,
         asked::{self, Demand, Form},
         shell::Run,
         value::Value,
@@ -75,27 +75,59 @@ pub(super) fn read_at<'v>(view: &TaskView<'v>, place: Span) -> Vec<&'v Run<'v>> 
     followed.map(|followed| followed.trace.runs.iter().collect()).unwrap_or_default()
 }
 
+/// What a command reads, and its name: also in a function that is called for several resources.
+pub(super) fn read_by<'v>(view: &TaskView<'v>, run: &Run<'_>) -> Option<(&'v Act, &'v str)> {
+    let span = place(run);
+    let acts = view.effects.acts.iter().filter(|act| {
+        matches!(act.verb, Verb::Reads | Verb::Awaits) && act.span.file == span.file && act.span.start == span.start
+    });
+    let mut named = acts.filter_map(|act| {
+        let name = act.thing.name.as_ref().and_then(Value::literal).filter(|name| name.len() > 2)?;
+        let has = |word: &Value| word.literal().is_some_and(|word| word.rsplit('/').next() == Some(name));
+        run.words.iter().any(has).then_some((act, name))
+    });
+    let first = named.next()?;
+    named.all(|(act, _)| act.thing == first.0.thing).then_some(first)
+}
+
+/// Whether a command of setup mentions a kind of resources, or applies what is not in the script.
+fn mentions(view: &TaskView<'_>, kind: &str) -> bool {
+    runs(view, PhaseKind::Setup).any(|run| {
+        let has = |word: &Value| word.shown().to_ascii_lowercase().contains(kind);
+        let is_file = |pair: &[Value]| {
+            matches!(pair[0].literal(), Some("-f" | "--filename" | "-k")) && pair[1].literal() != Some("-")
+        };
+        matches!(run.statement.tool(), "helm" | "terraform" | "kustomize")
+            || run.words.windows(2).any(is_file)
+            || run.words.iter().chain(&run.input).any(has)
+    })
+}
+
 /// The fields that setup gives to the Kubernetes resource that a check reads.
 pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
     let runs_at = read_at(view, question.span);
-    let Some(act) = runs_at.first().and_then(|run| view.effects.read_by(run)) else { return Owned::Unknown };
-    let Some(name) = act.thing.name.as_ref().and_then(Value::literal).filter(|name| name.len() > 2) else {
-        return Owned::Unknown;
-    };
-    if act.thing.system != "kubernetes" || !view.effects.sees(PhaseKind::Setup) {
+    let Some((act, name)) = runs_at.first().and_then(|run| read_by(view, run)) else { return Owned::Unknown };
+    let scripts = || view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup);
+    if act.thing.system != "kubernetes" || scripts().any(|script| script.trace.opaque) {
         return Owned::Unknown;
     }
     let mut setup = view.effects.in_phase(PhaseKind::Setup);
-    if !setup.any(|made| made.verb == Verb::Creates && made.thing.may_be(&act.thing)) {
+    let is_made = setup.any(|made| made.verb == Verb::Creates && made.thing.may_be(&act.thing));
+    if !is_made && (view.effects.sees(PhaseKind::Setup) || !mentions(view, &act.thing.kind)) {
         return Owned::Missing;
     }
     let mut found = Vec::new();
-    for run in runs(view, PhaseKind::Setup).filter(|run| has_name(run, name)) {
+    for run in runs(view, PhaseKind::Setup) {
+        let has = |word: &str| run.words.iter().any(|known| known.shown().contains(word));
+        let edits = run.statement.name() == "sed" && (has(&question.key) || has(&question.text()));
         let changes = ["set", "patch", "edit", "replace", "undo", "autoscale"];
-        if run.words.iter().take(4).filter_map(Value::literal).any(|word| changes.contains(&word)) {
+        let named = has_name(run, name);
+        if edits || named && run.words.iter().take(4).filter_map(Value::literal).any(|word| changes.contains(&word)) {
             return Owned::Unknown;
         }
-        facts::in_run(run, place(run), &mut found);
+        if named {
+            facts::in_run(run, place(run), &mut found);
+        }
     }
     found.retain(|fact| already_true::alike(&fact.key, &question.key));
     Owned::By(found)
@@ -104,7 +136,7 @@ pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
 /// `create a label "severity-high"`, where setup runs `gh label create severity-high`, for programs whose commands are
 /// not followed otherwise: the verb, the noun of the prompt and the name are words of one command.
 pub(super) fn made(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
-    if !already_true::MAKES.is_match(said) {
+    if !already_true::CREATES.is_match(said) {
         return;
     }
     let all: Vec<&Run<'_>> = runs(view, PhaseKind::Setup).collect();
@@ -119,7 +151,7 @@ pub(super) fn made(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span,
         let values = spelt.iter().map(|word| word.split_once('=').map_or(*word, |(_, value)| value));
         for name in values.skip(1).filter(|name| name.len() > 3 && !is_followed && !name.starts_with('-')) {
             let is_noun = |before: &str| noun(before).is_some_and(|noun| spelt.iter().any(|word| is_kind(word, &noun)));
-            if !already_true::is_object(said, name, &already_true::MAKES, &is_noun) {
+            if !already_true::is_object(said, name, &already_true::CREATES, &is_noun) {
                 continue;
             }
             let gone = all[at + 1..].iter().any(|run| has_name(run, name) && deletes(run));
@@ -226,10 +258,7 @@ pub(super) fn named_values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Spa
         if value.is_empty() || !already_true::is_asked(said, &value) {
             continue;
         }
-        let words: Vec<String> = read_at(view, fact.span).iter().map(|run| words(run)).collect();
-        let name =
-            words.iter().find_map(|words| SELECTED.captures(words)).and_then(|found| found.get(1)).map(|m| m.as_str());
-        let Some(name) = name.filter(|name| texts::has_word(said, name)) else { continue };
+        let Some(name) = selected(view, fact).filter(|name| texts::has_word(said, name)) else { continue };
         let mut given: Vec<(Span, &str)> = Vec::new();
         let texts: Vec<(Span, String)> =
             runs(view, PhaseKind::Setup).filter_map(|run| Some((place(run), run.input.as_ref()?.shown()))).collect();
@@ -242,6 +271,12 @@ pub(super) fn named_values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Spa
             found.push((fact.span, *made, format!("`{name}: {value}`")));
         }
     }
+}
+
+/// The name of the element whose `value` is compared.
+pub(super) fn selected(view: &TaskView<'_>, fact: &Fact) -> Option<String> {
+    let runs = read_at(view, fact.span);
+    runs.iter().find_map(|run| Some(SELECTED.captures(&words(run))?.get(1)?.as_str().to_owned()))
 }
 
 /// The name of an element that a filter selects: `select(.name == "X") | .value`, `[?(@.name=="X")].value`.

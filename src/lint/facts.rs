@@ -406,7 +406,12 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
             }
         }
         let parent = around.last().map(|(_, key)| (*key).to_owned());
-        for part in LINE.captures_iter(line) {
+        let mut rest = line;
+        while let Some(part) = LINE.captures(rest) {
+            // The comma behind a value is before the next key.
+            let end = part.get(0).map_or(rest.len(), |whole| whole.end());
+            let behind = if rest[..end].ends_with(',') { end.saturating_sub(1) } else { end };
+            rest = &rest[behind..];
             let value = &part[3];
             let quoted = !part[2].is_empty();
             let value = if quoted { Json::String(value.to_owned()) } else { scalar(value) };

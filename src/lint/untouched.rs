@@ -2,7 +2,7 @@
 
 use super::{
     TaskView, already_true,
-    beforehand::{has_name, place, read_at, runs, words},
+    beforehand::{has_name, place, read_at, read_by, runs, words},
     facts, texts,
     wrong_state::WRONG_STATE,
 };
@@ -23,6 +23,7 @@ use crate::{
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown();
     clean(view, &said, out);
+    rows(view, &said, out);
     if !FORBIDS.is_match(&said) {
         return;
     }
@@ -129,10 +130,7 @@ fn others(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         };
         let is_map = ["labels.", "annotations.", "data."].iter().any(|map| path.contains(map));
         let Some(key) = path.rsplit('.').next().filter(|key| wants && is_map && key.len() > 2) else { continue };
-        let Some(act) = question.runs.first().and_then(|run| view.effects.read_by(run)) else { continue };
-        let Some(name) = act.thing.name.as_ref().and_then(Value::literal).filter(|name| name.len() > 2) else {
-            continue;
-        };
+        let Some((_, name)) = question.runs.first().and_then(|run| read_by(view, run)) else { continue };
         let is_set = facts::given(view).iter().any(|fact| fact.key == key) || facts::elsewhere(view).rest.contains(key);
         if !texts::has_word(said, key) || texts::has_word(said, name) || is_set {
             continue;
@@ -174,6 +172,65 @@ fn clean(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
+/// `SELECT count(*) … WHERE customer = 'acme' AND status = 'pending'` must be 2, where the prompt asks to set the status of
+/// acme's orders from `pending` to `shipped`.
+fn rows(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let mut counts: Vec<(Span, String, String)> = Vec::new();
+    for question in view.asked() {
+        let Demand::Compared { operator, with } = &question.demand else { continue };
+        let equal = matches!(operator.as_str(), "=" | "==" | "-eq");
+        if question.is_wanted() == Some(equal) && (equal || matches!(operator.as_str(), "!=" | "-ne")) {
+            counts.extend(question.runs.first().map(|run| (question.span, words(run), with.clone())));
+        }
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let stdout = step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
+            let stdout = stdout.map(|out| out.get("equals").unwrap_or(out));
+            if let Some((value, text)) = stdout.and_then(|out| Some((out.span, out.as_literal()?))) {
+                let run = step.arg("run").and_then(texts::script_text).unwrap_or_default();
+                counts.push((value, run, text.to_owned()));
+            }
+        });
+    });
+    for (span, command, expected) in counts {
+        let Some(found) = COUNT.captures(&command).filter(|_| expected.trim().parse::<u64>().is_ok_and(|n| n > 0))
+        else {
+            continue;
+        };
+        let condition = found.get(1).map_or("", |condition| condition.as_str());
+        let is_plain = ![" or ", " not ", "!=", "<>"].iter().any(|word| condition.to_lowercase().contains(word));
+        let literals: Vec<&str> =
+            EQUALS.captures_iter(condition).filter_map(|one| Some(one.get(1)?.as_str())).collect();
+        if !is_plain || literals.len() < 2 {
+            continue;
+        }
+        for turned in TURNED.captures_iter(said) {
+            let (Some(old), Some(new)) = (turned.get(1), turned.get(2)) else { continue };
+            let sentence = &said[already_true::sentence(said, old.start())];
+            let has = |word: &&str| texts::has_word(sentence, word);
+            if literals.contains(&old.as_str())
+                && literals.iter().all(has)
+                && already_true::is_asked(said, new.as_str())
+                && !super::elsewhere::out_has(out, span)
+            {
+                let (old, new) = (old.as_str(), new.as_str());
+                out.push(
+                    Diagnostic::new(
+                        &WRONG_STATE,
+                        span,
+                        format!("this counts rows with `{old}`, which the prompt asks to change to `{new}`"),
+                    )
+                    .help("count the rows with the new value, or require 0"),
+                );
+            }
+        }
+    }
+}
+
+static COUNT: Ascii = ascii(r"(?i)\bselect\s+count\(\*\)\s+from\s+[\w.]+\s+where\s+([^\x22;]+)");
+static EQUALS: Ascii = ascii(r"=\s*'([^']+)'");
+static TURNED: Ascii = ascii(r"[`\x22']([\w-]+)[`\x22']\s+(?:in)?to\s+[`\x22']([\w-]+)[`\x22']");
 static FORBIDS: Ascii = ascii(r"(?i)\b(?:do not|don't|must not|never|without|leave|stays?|remains?)\b");
 static DONT: Ascii = ascii(
     r"(?i)\b(?:do not|don't|must not|never)\s+(?:change|touch|modify|alter|edit|update)\s+(?:the\s+)?(?:existing\s+)?(?:[a-z]+\s+)?[`\x22']*$",
