@@ -123,7 +123,7 @@ pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
         let changes = ["set", "patch", "edit", "replace", "undo", "autoscale"];
         let named = has_name(run, name);
         if edits || named && run.words.iter().take(4).filter_map(Value::literal).any(|word| changes.contains(&word)) {
-            return Owned::Unknown;
+            return Owned::Missing;
         }
         if named {
             facts::in_run(run, place(run), &mut found);
@@ -207,17 +207,15 @@ pub(super) fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 continue;
             }
             let Some(last) = setup.iter().rposition(|run| has_name(run, name)) else { continue };
-            let is_plain = |run: &&Run<'_>| {
-                let file = |word: &Value| {
-                    word.literal().is_none_or(|word| {
-                        matches!(word, "-f" | "-k" | "--filename" | "--file")
-                            || word.starts_with("@")
-                            || word.contains("$")
-                    })
-                };
-                tools::looks(&words(run)) || !run.words.iter().any(file)
+            // A finalizer blocks the deletion.
+            let is_stuck = |run: &Run<'_>| {
+                let text = |word: &Value| word.shown().contains("finalizer") || word.literal() == Some("--wait=false");
+                run.words.iter().chain(&run.input).any(text)
             };
-            if deletes(setup[last]) && setup[last + 1..].iter().all(is_plain) {
+            if setup[..=last].iter().any(|run| has_name(run, name) && is_stuck(run)) {
+                continue;
+            }
+            if deletes(setup[last]) && setup[last + 1..].iter().all(|run| is_plain(run)) {
                 told.push(name);
                 out.push(
                     Diagnostic::new(&ALREADY_TRUE, span, format!("`{name}` is already absent before the agent runs"))
@@ -227,6 +225,21 @@ pub(super) fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// Whether it is known what a command creates: it reads no file, and its words are known.
+fn is_plain(run: &Run<'_>) -> bool {
+    const OTHERS: [&str; 8] =
+        ["helm", "terraform", "ansible-playbook", "docker-compose", "kustomize", "npm", "vagrant", "pulumi"];
+    let file = |word: &Value| {
+        word.literal().is_none_or(|word| {
+            matches!(word, "-f" | "-k" | "--filename" | "--file" | "compose" | "import" | "restore" | "load")
+                || word.starts_with('@')
+                || word.contains('$')
+        })
+    };
+    let is_fed = run.statement.fed && run.input.is_none();
+    tools::looks(&words(run)) || !is_fed && !OTHERS.contains(&run.statement.name()) && !run.words.iter().any(file)
 }
 
 /// The checks of verify that require that something is absent, and the commands that look for it.
@@ -240,7 +253,7 @@ fn absences<'v>(view: &TaskView<'v>) -> Vec<(Span, &'v Run<'v>)> {
             found.extend(question.runs.first().map(|run| (question.span, *run)));
         }
     }
-    for run in runs(view, PhaseKind::Verify).filter(|run| run.lenient && !run.maybe && tools::looks(&words(run))) {
+    for run in runs(view, PhaseKind::Verify).filter(|run| run.lenient && !run.maybe && !deletes(run)) {
         let (succeeded, failed) = flow::outcomes(&run.content.program, &run.statement.range);
         if !succeeded.zero && failed.zero {
             found.push((place(run), run));

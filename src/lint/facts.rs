@@ -563,9 +563,9 @@ fn of_helpers(view: &TaskView<'_>, found: &mut Vec<Fact>) {
             _ => continue,
         };
         let text = question.content.text.get(question.statement.range.clone()).unwrap_or_default();
-        // The value is an argument of the function.
-        if with.is_empty() || with.contains('*') || text.contains(with.as_str()) || question.is_wanted() != Some(wanted)
-        {
+        // The value or the field is an argument of the function, or the function reads one field.
+        let in_function = || !text.contains(with.as_str()) || !question.runs.iter().all(|run| is_near(question, run));
+        if with.is_empty() || with.contains('*') || question.is_wanted() != Some(wanted) || !in_function() {
             continue;
         }
         let is_known = |key: &str| found.iter().any(|fact| fact.key == key && fact.text() == *with);
@@ -574,6 +574,16 @@ fn of_helpers(view: &TaskView<'_>, found: &mut Vec<Fact>) {
             found.push(Fact { key, parent, value, span, typed: false, exact: true });
         }
     }
+}
+
+/// Whether a command is in the check that inspects it, and not in a function.
+fn is_near(question: &Question<'_>, run: &Run<'_>) -> bool {
+    let mut in_function = false;
+    question.content.program.walk(&mut |s| {
+        let is_around = s.range.start <= run.statement.range.start && run.statement.range.end <= s.range.end;
+        in_function |= matches!(s.kind, Kind::Function { .. }) && is_around;
+    });
+    std::ptr::eq(run.content, question.content) && !in_function
 }
 
 /// `{path: $.a.b, equals: c}`, anywhere in an expectation.

@@ -111,7 +111,10 @@ fn printed(content: &Content, out: &mut Diagnostics) {
         {
             continue;
         }
-        let alone = program.body.iter().any(|s| s.name() == call.name());
+        let alone = program.body.iter().any(|s| match &s.kind {
+            Kind::Or(pair) => pair[0].name() == call.name(),
+            _ => s.name() == call.name(),
+        });
         let leaves = program.body.get(at + 1).is_some_and(|next| next.name() == "exit");
         if alone && !leaves && (program.stops_at_errors() || at + 1 < program.body.len()) {
             out.push(

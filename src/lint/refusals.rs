@@ -212,7 +212,12 @@ fn complains_of_presence(said: &str, subject: &Subject, condition: &Statement, c
         return false;
     }
     let changes = tools::lists_changes(&source);
-    has_one(said, &PRESENT) || changes && has_one(said, &UNCLEAN)
+    let denies = [" no ", "nothing", "not dirty"];
+    if has_one(said, &denies) {
+        return false;
+    }
+    let demands = ["expected", "should", "must", "without", "missing"];
+    has_one(said, &PRESENT) || changes && has_one(said, &UNCLEAN) && !has_one(said, &demands)
 }
 
 /// `[ "$(git rev-parse v1.0.0)" = … ] || die "v1.0.1 is not main"`: the message and the prompt mention another name of
@@ -235,9 +240,12 @@ fn of_another(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> 
     for wanted in named(&refusal.said) {
         let other = checked.iter().find(|name| **name != wanted && shape(name) == shape(&wanted));
         let Some(other) = other.filter(|_| !checked.contains(&wanted)) else { continue };
-        let elsewhere = super::facts::elsewhere(view).verify.to_lowercase();
-        let only_here = elsewhere.lines().filter(|line| super::texts::has_word(line, &wanted)).count()
-            == content.text.to_lowercase().lines().filter(|line| super::texts::has_word(line, &wanted)).count().min(1);
+        let lines = |content: &Content| {
+            content.text.to_lowercase().lines().filter(|line| super::texts::has_word(line, &wanted)).count()
+        };
+        let mut others = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+        let only_here = lines(content) == 1
+            && others.all(|script| std::ptr::eq(&*script.content, content) || lines(&script.content) == 0);
         let in_prompt = super::texts::has_word(&prompt, &wanted) && !super::texts::has_word(&prompt, other);
         if only_here && in_prompt {
             return Some(format!("this checks `{other}`, but its message and the prompt are about `{wanted}`"));

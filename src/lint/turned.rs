@@ -17,10 +17,12 @@ const OTHERS: usize = 2;
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let content = &*script.content;
-        let mut names: Vec<&str> = Vec::new();
+        // Functions, and whether each reads fields: `.env` is a path only for them.
+        let mut names: Vec<(&str, bool)> = Vec::new();
         content.program.walk(&mut |s| {
             if let Kind::Function { name, .. } = &s.kind {
-                names.push(name);
+                let text = content.text.get(s.range.clone()).unwrap_or_default();
+                names.push((name, ["jq", "yq", "jsonpath", "--format"].iter().any(|word| text.contains(word))));
             }
         });
         if names.is_empty() || names.len() > 50 {
@@ -28,23 +30,23 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let mut calls: Vec<&Statement> = Vec::new();
         content.program.walk(&mut |s| {
-            if s.words().len() > 2 && names.contains(&s.name()) {
+            if s.words().len() > 2 && names.iter().any(|(name, _)| *name == s.name()) {
                 calls.push(s);
             }
         });
-        for name in names {
-            of_function(content, name, &calls, out);
+        for (name, has_fields) in names {
+            of_function(content, name, has_fields, &calls, out);
         }
     }
 }
 
-fn of_function(content: &Content, name: &str, calls: &[&Statement], out: &mut Diagnostics) {
+fn of_function(content: &Content, name: &str, has_fields: bool, calls: &[&Statement], out: &mut Diagnostics) {
     let calls: Vec<&Statement> = calls.iter().copied().filter(|call| call.name() == name).collect();
     let Some(count) = calls.iter().map(|call| call.words().len()).min().filter(|_| calls.len() > OTHERS) else {
         return;
     };
     for at in 1..count.saturating_sub(1) {
-        for shape in [is_path, is_number] {
+        for shape in [is_path, is_number].into_iter().skip(usize::from(!has_fields)) {
             let order = |call: &&&Statement| match (call.words().get(at), call.words().get(at + 1)) {
                 (Some(a), Some(b)) if a.literal && b.literal => Some((shape(a), shape(b))),
                 _ => None,
