@@ -57,6 +57,7 @@ mod nowhere;
 mod odd_word;
 mod oracle;
 mod orphan;
+mod owner;
 mod other_cluster;
 mod pattern;
 mod place;
@@ -255,6 +256,12 @@ fn cannot_hold(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
     odd_word::check(view, out);
     near_name::check(view, out);
+}
+
+/// Conditions that hold before the agent has done anything.
+fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
+    already_true::check(view, out);
+    beforehand::check(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -501,7 +508,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
-    Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(already_true::check) },
+    Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(done_before) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },

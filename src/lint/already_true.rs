@@ -6,8 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     TaskView,
-    beforehand::{self, Owned},
-    facts,
+    facts::{self, alike},
+    owner::{self, Owned},
     quantity::Quantity,
     script::ScriptView,
     texts,
@@ -27,6 +27,8 @@ use crate::{
     source::{FileId, Span, resolve},
 };
 
+pub(super) use texts::sentence;
+
 rule! {
     pub static ALREADY_TRUE = "already-true", Warning;
 }
@@ -40,9 +42,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, &said, &mut found);
     lines(view, &said, &mut found);
     things(view, &said, &mut found);
-    beforehand::made(view, &said, &mut found);
-    beforehand::named_values(view, &said, &mut found);
-    beforehand::gone(view, &said, out);
     given_up(view, &said, &mut found);
     in_files(view, &said, out);
     file_steps(view, &said, out);
@@ -79,11 +78,11 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let value = question.text();
         // `suspend the cron job`: the name of a boolean field is the verb.
         // `{name: X, value: Y}` is handled by its name.
-        if question.key == "value" && beforehand::selected(view, question).is_some() {
+        if question.key == "value" && owner::selected(view, question).is_some() {
             continue;
         }
         let is_verb = matches!(value.as_str(), "true" | "false")
-            && (value == "true" && is_told(said, &question.key)
+            && ((value == "true" || !COPIES.is_match(said)) && is_told(said, &question.key)
                 || fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb)));
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
@@ -109,7 +108,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
             _ => true,
         };
-        let owned = match beforehand::owned(view, question) {
+        let owned = match owner::owned(view, question) {
             Owned::Missing => continue,
             Owned::By(facts) => facts,
             Owned::Unknown => Vec::new(),
@@ -389,18 +388,6 @@ fn is_changed(said: &str, key: &str) -> bool {
         let whole = &said[sentence(said, at)];
         (CHANGES.is_match(whole) || WANTS.is_match(whole)) && !KEEPS.is_match(whole)
     })
-}
-
-/// Whether two names refer to the same field, or to fields of which one follows from the other.
-pub(super) fn alike(given: &str, asked: &str) -> bool {
-    let is_replicas = |key: &str| {
-        matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
-    };
-    // `--ack-deadline` sets `ackDeadlineSeconds`.
-    let with_unit = asked
-        .strip_prefix(given)
-        .is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
-    given == asked || with_unit || is_replicas(given) && is_replicas(asked)
 }
 
 /// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` for `pods`,
@@ -1128,25 +1115,6 @@ fn is_ordered(said: &str, verb: &str) -> bool {
     })
 }
 
-/// Number of bytes before and after a position in which the ends of its sentence are searched: a text may have none.
-const SENTENCE: usize = 1000;
-
-/// Returns the range of the sentence around a position.
-pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
-    let from = text.floor_char_boundary(at.saturating_sub(SENTENCE));
-    let to = text.ceil_char_boundary((at + SENTENCE).min(text.len()));
-    let (before, behind) = (&text.as_bytes()[from..at], &text.as_bytes()[at..to]);
-    // Number of bytes that end a sentence here.
-    let ends = |text: &[u8]| match text {
-        [b';', ..] => Some(1),
-        [b'.', b' ' | b'\n', ..] | [b'\n', b'\n' | b'-' | b'*', ..] => Some(2),
-        _ => None,
-    };
-    let start = (0..before.len()).rev().find_map(|end| Some(from + end + ends(&before[end..])?)).unwrap_or(from);
-    let end = (0..behind.len()).find(|end| ends(&behind[*end..]).is_some()).map_or(to, |end| at + end);
-    start..end
-}
-
 /// Whether a prompt says `to VALUE`, in a sentence that does not keep things as they are.
 pub(super) fn is_asked(said: &str, value: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
@@ -1224,6 +1192,8 @@ static OLD: Ascii = ascii(
 static AT_MOST_ONCE: Ascii = ascii(
     r"(?i)\b(?:already|unless|if|exists?|leave|leaves|keep|keeps|kept|stays?|remains?|unchanged|still|without)\b",
 );
+/// The old value may be in a copy.
+static COPIES: Ascii = ascii(r"(?i)\b(?:copy|copies|backup|back up|as it was)\b");
 static AWAY: Ascii = ascii(r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
 pub(super) static KEEPS: Ascii = ascii(
     r"(?i)\b(?:leave|leaves|left (?:as|alone|unchanged|untouched|intact)|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b",

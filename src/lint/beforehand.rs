@@ -1,9 +1,10 @@
-//! The state of single resources before the agent runs: which commands of setup concern them, and what these do.
+//! Resources that setup creates or deletes, although the prompt asks the agent to do so.
 
 use super::{
     TaskView,
     already_true::{self, ALREADY_TRUE},
-    facts::{self, Fact},
+    elsewhere, facts,
+    owner::{has_name, place, runs, selected, words},
     texts,
 };
 use crate::{
@@ -11,8 +12,8 @@ use crate::{
     bash::{flow, tools},
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
-        Act, Verb,
-        asked::{self, Demand, Form},
+        Verb,
+        asked::{Demand, Form},
         shell::Run,
         value::Value,
     },
@@ -20,122 +21,29 @@ use crate::{
     source::Span,
 };
 
-/// The fields that setup gives to the resource that a check reads.
-pub(super) enum Owned {
-    /// Setup does not create the resource, or changes it in a way that is not followed.
-    Missing,
-    /// These, by commands that name the resource.
-    By(Vec<Fact>),
-    Unknown,
-}
-
-/// The commands of the scripts of a phase.
-pub(super) fn runs<'v>(view: &TaskView<'v>, phase: PhaseKind) -> impl Iterator<Item = &'v Run<'v>> {
-    let scripts = view.effects.scripts.iter().filter(move |script| script.view.phase == phase);
-    scripts.flat_map(|script| &script.trace.runs)
-}
-
-/// Whether a command names a resource, in its words or in its input.
-pub(super) fn has_name(run: &Run<'_>, name: &str) -> bool {
-    run.words.iter().chain(&run.input).any(|word| texts::has_word(&word.shown(), name))
-}
-
-/// The place of a command.
-pub(super) fn place(run: &Run<'_>) -> Span {
-    run.content.span(run.statement.range.clone())
-}
-
-/// The words of a command, as far as they are known.
-pub(super) fn words(run: &Run<'_>) -> String {
-    run.words.iter().map(Value::shown).collect::<Vec<_>>().join(" ")
-}
-
-/// The commands whose output is compared at a place: the one that reads the world comes first.
-pub(super) fn read_at<'v>(view: &TaskView<'v>, place: Span) -> Vec<&'v Run<'v>> {
-    if let Some(question) = view.asked().iter().find(|question| question.span == place) {
-        return question.runs.clone();
-    }
-    let inside = |outer: Span| outer.file == place.file && outer.start <= place.start && place.end <= outer.end;
-    let verify = view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify);
-    for script in verify.filter(|script| script.view.content.text.contains("jq")) {
-        let filtered = asked::filtered_by(script).find(|(_, jq, _)| inside(self::place(jq)));
-        if let Some((first, jq, _)) = filtered {
-            return vec![first, jq];
-        }
-    }
-    let mut found = None;
-    view.task.verify.steps.iter().for_each(|step| {
-        step.walk(&mut |step| {
-            if inside(step.span) && matches!(step.op.kind, OperationKind::Builtin("command")) {
-                found = view.script_of(step);
-            }
-        });
-    });
-    let followed = found.and_then(|script| view.followed(script));
-    followed.map(|followed| followed.trace.runs.iter().collect()).unwrap_or_default()
-}
-
-/// What a command reads, and its name: also in a function that is called for several resources.
-pub(super) fn read_by<'v>(view: &TaskView<'v>, run: &Run<'_>) -> Option<(&'v Act, &'v str)> {
-    let span = place(run);
-    let acts = view.effects.acts.iter().filter(|act| {
-        matches!(act.verb, Verb::Reads | Verb::Awaits) && act.span.file == span.file && act.span.start == span.start
-    });
-    let mut named = acts.filter_map(|act| {
-        let name = act.thing.name.as_ref().and_then(Value::literal).filter(|name| name.len() > 2)?;
-        let has = |word: &Value| word.literal().is_some_and(|word| word.rsplit('/').next() == Some(name));
-        run.words.iter().any(has).then_some((act, name))
-    });
-    let first = named.next()?;
-    named.all(|(act, _)| act.thing == first.0.thing).then_some(first)
-}
-
-/// Whether a command of setup mentions a kind of resources, or applies what is not in the script.
-fn mentions(view: &TaskView<'_>, kind: &str) -> bool {
-    runs(view, PhaseKind::Setup).any(|run| {
-        let has = |word: &Value| word.shown().to_ascii_lowercase().contains(kind);
-        let is_file = |pair: &[Value]| {
-            matches!(pair[0].literal(), Some("-f" | "--filename" | "-k")) && pair[1].literal() != Some("-")
-        };
-        matches!(run.statement.tool(), "helm" | "terraform" | "kustomize")
-            || run.words.windows(2).any(is_file)
-            || run.words.iter().chain(&run.input).any(has)
-    })
-}
-
-/// The fields that setup gives to the Kubernetes resource that a check reads.
-pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
-    let runs_at = read_at(view, question.span);
-    let Some((act, name)) = runs_at.first().and_then(|run| read_by(view, run)) else { return Owned::Unknown };
-    let scripts = || view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup);
-    if act.thing.system != "kubernetes" || scripts().any(|script| script.trace.opaque) {
-        return Owned::Unknown;
-    }
-    let mut setup = view.effects.in_phase(PhaseKind::Setup);
-    let is_made = setup.any(|made| made.verb == Verb::Creates && made.thing.may_be(&act.thing));
-    if !is_made && (view.effects.sees(PhaseKind::Setup) || !mentions(view, &act.thing.kind)) {
-        return Owned::Missing;
-    }
+/// Resources that setup creates or deletes although the prompt asks for it, and values in lists of names and values.
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = view.effects.prompt.shown();
     let mut found = Vec::new();
-    for run in runs(view, PhaseKind::Setup) {
-        let has = |word: &str| run.words.iter().any(|known| known.shown().contains(word));
-        let edits = run.statement.name() == "sed" && (has(&question.key) || has(&question.text()));
-        let changes = ["set", "patch", "edit", "replace", "undo", "autoscale"];
-        let named = has_name(run, name);
-        if edits || named && run.words.iter().take(4).filter_map(Value::literal).any(|word| changes.contains(&word)) {
-            return Owned::Missing;
-        }
-        if named {
-            facts::in_run(run, place(run), &mut found);
+    made(view, &said, &mut found);
+    named_values(view, &said, &mut found);
+    for (span, made, what) in found {
+        if !elsewhere::out_has(out, span) {
+            out.push(
+                Diagnostic::new(&ALREADY_TRUE, span, format!("{what} is already present before the agent runs"))
+                    .label(made, "setup creates it here")
+                    .label(prompt.text.span, "the prompt asks for it here")
+                    .help("start from a different state in setup: the task must not pass if the agent does nothing"),
+            );
         }
     }
-    found.retain(|fact| already_true::alike(&fact.key, &question.key));
-    Owned::By(found)
+    gone(view, &said, out);
 }
 
 /// `create a label "severity-high"`, where setup runs `gh label create severity-high`, for programs whose commands are
 /// not followed otherwise: the verb, the noun of the prompt and the name are words of one command.
-pub(super) fn made(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+fn made(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     if !already_true::CREATES.is_match(said) {
         return;
     }
@@ -150,7 +58,13 @@ pub(super) fn made(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span,
             view.effects.in_phase(PhaseKind::Setup).any(|act| act.span == span && act.verb == Verb::Creates);
         let values = spelt.iter().map(|word| word.split_once('=').map_or(*word, |(_, value)| value));
         for name in values.skip(1).filter(|name| name.len() > 3 && !is_followed && !name.starts_with('-')) {
-            let is_noun = |before: &str| noun(before).is_some_and(|noun| spelt.iter().any(|word| is_kind(word, &noun)));
+            let is_noun = |before: &str| {
+                // In `an issue "Crash on exit"`, `Crash` is only a part of the name.
+                let quote = before.chars().next_back().filter(|c| matches!(c, '"' | '`' | '\''));
+                let behind = said.get(before.len() + name.len()..).unwrap_or_default();
+                quote.is_none_or(|quote| behind.starts_with(quote))
+                    && noun(before).is_some_and(|noun| spelt.iter().any(|word| is_kind(word, &noun)))
+            };
             if !already_true::is_object(said, name, &already_true::CREATES, &is_noun) {
                 continue;
             }
@@ -185,7 +99,7 @@ fn deletes(run: &Run<'_>) -> bool {
 
 /// `Delete the project mercury`, where verify requires that it is absent, and the last command of setup that concerns it
 /// deletes it.
-pub(super) fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let opaque = || {
         let mut setup = view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup);
         setup.any(|script| script.trace.opaque)
@@ -202,7 +116,8 @@ pub(super) fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     for (span, run) in absences(view) {
         let parts = run.words.iter().skip(1).filter_map(Value::literal).filter(|word| !word.starts_with('-'));
         let parts = parts.map(|word| word.split('?').next().unwrap_or(word).rsplit('/').next().unwrap_or(word));
-        for name in parts.filter(|name| name.len() > 2) {
+        let parts: Vec<&str> = parts.filter(|name| name.len() > 2).collect();
+        for name in parts.iter().copied().filter(|name| !is_followed_by(said, name, &parts)) {
             if told.contains(&name) || !already_true::is_object(said, name, &already_true::DELETES, &|_| true) {
                 continue;
             }
@@ -225,6 +140,15 @@ pub(super) fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// Whether a word of a prompt is a noun before a name: `pod` in `the pod legacy`.
+fn is_followed_by(said: &str, noun: &str, names: &[&str]) -> bool {
+    said.match_indices(noun).any(|(at, _)| {
+        let behind = &said[at + noun.len()..];
+        let rest = behind.trim_start_matches([' ', '\n', '`', '"', '\'']);
+        rest.len() < behind.len() && names.iter().any(|name| *name != noun && rest.starts_with(name))
+    })
 }
 
 /// Whether it is known what a command creates: it reads no file, and its words are known.
@@ -264,7 +188,7 @@ fn absences<'v>(view: &TaskView<'v>) -> Vec<(Span, &'v Run<'v>)> {
 
 /// `Set the environment variable LOG_LEVEL to warn`, where setup has `{name: LOG_LEVEL, value: warn}` and no other
 /// value.
-pub(super) fn named_values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+fn named_values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let asked = facts::asked(view).iter().filter(|fact| fact.key == "value");
     for fact in asked {
         let value = fact.text();
@@ -286,13 +210,5 @@ pub(super) fn named_values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Spa
     }
 }
 
-/// The name of the element whose `value` is compared.
-pub(super) fn selected(view: &TaskView<'_>, fact: &Fact) -> Option<String> {
-    let runs = read_at(view, fact.span);
-    runs.iter().find_map(|run| Some(SELECTED.captures(&words(run))?.get(1)?.as_str().to_owned()))
-}
-
-/// The name of an element that a filter selects: `select(.name == "X") | .value`, `[?(@.name=="X")].value`.
-static SELECTED: Ascii = ascii(r#"\.name\s*==\s*["']([\w.-]+)["']\)\]?\s*\|?\s*\.value\b"#);
 /// `{name: X, value: Y}`, also on two lines.
 static NAMED: Ascii = ascii(r#"\bname:\s*["']?([\w.-]+)["']?\s*(?:,|\n)\s*value:\s*["']?([^"'}\n,]+)"#);

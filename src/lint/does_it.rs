@@ -2,7 +2,7 @@
 
 use super::{
     TaskView, already_true,
-    beforehand::{self, place, runs},
+    owner::{self, place, runs},
     texts,
 };
 use crate::{
@@ -113,5 +113,5 @@ fn writes(run: &Run<'_>) -> bool {
     const WRITES: [&str; 9] = ["set", "put", "hset", "mset", "setex", "lpush", "rpush", "sadd", "write"];
     let words = run.words.iter().skip(1).filter_map(Value::literal);
     let mut words = words.map(str::to_ascii_lowercase);
-    words.any(|word| WRITES.contains(&word.as_str())) && !tools::only_looks(&beforehand::words(run))
+    words.any(|word| WRITES.contains(&word.as_str())) && !tools::only_looks(&owner::words(run))
 }

@@ -92,6 +92,18 @@ pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a FxHashSet<String> {
     })
 }
 
+/// Whether two names refer to the same field, or to fields of which one follows from the other.
+pub(super) fn alike(given: &str, asked: &str) -> bool {
+    let is_replicas = |key: &str| {
+        matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
+    };
+    // `--ack-deadline` sets `ackDeadlineSeconds`.
+    let with_unit = asked
+        .strip_prefix(given)
+        .is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
+    given == asked || with_unit || is_replicas(given) && is_replicas(asked)
+}
+
 /// A field and a value that it is set to or compared with.
 #[derive(Debug)]
 pub(super) struct Fact {

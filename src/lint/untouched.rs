@@ -1,9 +1,9 @@
 //! Verify requires a change of what the prompt says must not be changed.
 
 use super::{
-    TaskView, already_true,
-    beforehand::{has_name, place, read_at, read_by, runs, words},
-    facts, texts,
+    TaskView, already_true, facts,
+    owner::{EXCEPT, has_name, is_forbidden, place, read_at, read_by, runs, words},
+    texts,
     wrong_state::WRONG_STATE,
 };
 use crate::{
@@ -81,33 +81,6 @@ fn given_to(view: &TaskView<'_>, name: &str, key: &str) -> Vec<(Span, String)> {
         found.extend(facts.iter().filter(|fact| fact.key == key).map(|fact| (fact.span, fact.text())));
     }
     found
-}
-
-/// Whether a prompt forbids changes of `name`, and asks for none elsewhere.
-fn is_forbidden(said: &str, name: &str) -> bool {
-    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    let mut forbidden = false;
-    for (at, _) in said.match_indices(name) {
-        let (before, behind) = (&said[..at], &said[at + name.len()..]);
-        let is_end = behind.strip_prefix('.').unwrap_or(behind).chars().next().is_none_or(|c| !part(c));
-        if before.ends_with(part) || !is_end {
-            continue;
-        }
-        let sentence = already_true::sentence(said, at);
-        let head = before.get(sentence.start..).unwrap_or_default();
-        let tail = said.get(at + name.len()..sentence.end).unwrap_or_default();
-        let tail = tail.trim_start_matches(['`', '"', '\'']);
-        if (DONT.is_match(head) && !tail.starts_with('\'')
-            || LEAVE.is_match(head) && ALONE.is_match(tail)
-            || STAYS.is_match(tail))
-            && !EXCEPT.is_match(&said[sentence.clone()])
-        {
-            forbidden = true;
-        } else if !FROM.is_match(head) {
-            return false;
-        }
-    }
-    forbidden
 }
 
 /// `[ -n "$(kubectl get pod batch -o jsonpath='{.metadata.labels.reviewed}')" ]`, where setup creates the pod without
@@ -210,6 +183,7 @@ fn rows(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let sentence = &said[already_true::sentence(said, old.start())];
             let has = |word: &&str| texts::has_word(sentence, word);
             if literals.contains(&old.as_str())
+                && !EXCEPT.is_match(sentence)
                 && literals.iter().all(has)
                 && already_true::is_asked(said, new.as_str())
                 && !super::elsewhere::out_has(out, span)
@@ -232,16 +206,6 @@ static COUNT: Ascii = ascii(r"(?i)\bselect\s+count\(\*\)\s+from\s+[\w.]+\s+where
 static EQUALS: Ascii = ascii(r"=\s*'([^']+)'");
 static TURNED: Ascii = ascii(r"[`\x22']([\w-]+)[`\x22']\s+(?:in)?to\s+[`\x22']([\w-]+)[`\x22']");
 static FORBIDS: Ascii = ascii(r"(?i)\b(?:do not|don't|must not|never|without|leave|stays?|remains?)\b");
-static DONT: Ascii = ascii(
-    r"(?i)\b(?:do not|don't|must not|never)\s+(?:change|touch|modify|alter|edit|update)\s+(?:the\s+)?(?:existing\s+)?(?:[a-z]+\s+)?[`\x22']*$",
-);
-static LEAVE: Ascii = ascii(r"(?i)\b(?:leave|keep)\s+(?:the\s+)?(?:[a-z]+\s+)?[`\x22']*$");
-static ALONE: Ascii = ascii(r"(?i)^\s+(?:alone|untouched|unchanged|intact|as (?:it|they) (?:is|are))\b");
-static STAYS: Ascii = ascii(
-    r"(?i)^\s+(?:must|should) (?:stay|remain) (?:unchanged|untouched|as it is)\b|^\s+must not be (?:changed|touched|modified)\b",
-);
-static EXCEPT: Ascii = ascii(r"(?i)\b(?:except|other than|apart from|otherwise|yet|until|unless|besides|beyond)\b");
-static FROM: Ascii = ascii(r"(?i)\b(?:from|like|than|of|for|off|as)\s+(?:the\s+)?(?:[a-z]+\s+)?[`\x22']*$");
 static OTHERS: Ascii = ascii(
     r"(?i)\b(?:do not|don't|must not|never)\s+(?:[a-z]+\s+){1,4}(?:the\s+)?(?:other|others|rest)\b|\bleave\s+(?:all\s+)?(?:the\s+)?(?:other|others|rest)\b",
 );
