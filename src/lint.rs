@@ -15,6 +15,7 @@ mod assertions;
 mod awaited;
 mod background;
 mod bashism;
+mod beforehand;
 mod capture;
 mod cleanup;
 mod cluster;
@@ -45,6 +46,7 @@ mod leftovers;
 mod known_servers;
 mod kubectl;
 mod listing;
+mod lost_status;
 mod misspelt;
 mod models;
 mod near_name;
@@ -55,6 +57,7 @@ mod nowhere;
 mod odd_word;
 mod oracle;
 mod orphan;
+mod owner;
 mod other_cluster;
 mod pattern;
 mod place;
@@ -82,9 +85,11 @@ mod steps;
 mod sweeps;
 mod syntax;
 mod texts;
+mod turned;
 mod unfilled;
 mod unlocked;
 mod unset;
+mod untouched;
 mod unpinned_server;
 mod unread_variable;
 mod unreferenced_script;
@@ -207,6 +212,7 @@ fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     comparison::check(view, out);
     answers::compares(view, out);
+    turned::check(view, out);
 }
 
 /// A misspelt word, or a field that does not exist.
@@ -219,6 +225,7 @@ fn is_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn status_ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
     dead_check::check(view, out);
     no_effect::ignored(view, out);
+    lost_status::check(view, out);
 }
 
 /// A script that always passes.
@@ -251,6 +258,12 @@ fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
     near_name::check(view, out);
 }
 
+/// Conditions that hold before the agent has done anything.
+fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
+    already_true::check(view, out);
+    beforehand::check(view, out);
+}
+
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
@@ -265,6 +278,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     wrong_state::check(view, out);
     refusals::check(view, out);
+    untouched::check(view, out);
 }
 
 impl<'a> TaskView<'a> {
@@ -494,7 +508,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
-    Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(already_true::check) },
+    Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(done_before) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },

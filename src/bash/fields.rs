@@ -9,6 +9,7 @@ use serde::Deserialize;
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Fields {
+    verbs: BTreeMap<String, BTreeMap<String, Vec<String>>>,
     numbers: BTreeMap<String, FxHashSet<String>>,
     booleans: BTreeMap<String, FxHashSet<String>>,
     texts: BTreeMap<String, FxHashSet<String>>,
@@ -33,6 +34,11 @@ pub fn is_number(program: &str, field: &str) -> bool {
 /// Whether a field printed by a program is a boolean.
 pub fn is_boolean(program: &str, field: &str) -> bool {
     FIELDS.booleans.get(system(program)).is_some_and(|known| known.contains(field))
+}
+
+/// The verbs that ask for a value, `true` or `false`, of a Boolean field.
+pub fn verbs(value: &str, field: &str) -> &'static [String] {
+    FIELDS.verbs.get(value).and_then(|fields| fields.get(field)).map_or(&[], Vec::as_slice)
 }
 
 /// Whether all fields of the field `parent` are strings.
@@ -63,6 +69,7 @@ mod tests {
     fn the_table_is_read() {
         assert!(is_number("kubectl", "replicas") && is_number("docker", "Memory") && !is_number("docker", "replicas"));
         assert!(is_boolean("kubectl", "suspend") && !is_boolean("docker", "suspend"));
+        assert!(verbs("false", "suspend").contains(&"resume".to_owned()) && verbs("false", "replicas").is_empty());
         assert!(has_texts("kubectl", "hard") && !has_texts("docker", "hard"));
         assert_eq!(of_option("kubectl", "max"), Some("maxReplicas"));
         assert!(has_objects("gh", "labels") && !has_objects("docker", "labels"));

@@ -45,6 +45,9 @@ pub struct Tool {
     /// Read-only operations, by their leading operands.
     #[serde(default)]
     pub looks: Vec<String>,
+    /// Commands that print what has been changed, and nothing if there are no changes.
+    #[serde(default)]
+    pub changes: Vec<String>,
     /// The operations of the program; the first that matches applies.
     #[serde(default)]
     pub commands: Vec<Command>,
@@ -286,6 +289,7 @@ impl Tool {
         self.sql.extend(own.sql);
         self.values.extend(own.values);
         self.looks.extend(own.looks);
+        self.changes.extend(own.changes);
         self.short |= own.short;
         merge(&mut self.fixed, own.fixed);
         self.seconds.extend(own.seconds);
@@ -460,6 +464,16 @@ pub fn looks(run: &str) -> bool {
         words.all(|word| given.next() == Some(&word))
     };
     LOOKERS.contains(&name) || tool(name).is_some_and(|tool| tool.looks.iter().any(begins))
+}
+
+/// Whether a text contains a command that prints what has been changed, and nothing if there are no changes.
+pub fn lists_changes(text: &str) -> bool {
+    let mut words = text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '(' | ')' | '`' | '$'));
+    let Some(tool) = words.by_ref().find_map(|word| tool(word).filter(|tool| !tool.changes.is_empty())) else {
+        return false;
+    };
+    let words: Vec<&str> = words.collect();
+    tool.changes.iter().any(|command| command.split(' ').all(|part| words.contains(&part)))
 }
 
 /// Whether a command changes nothing, including a command run by another program: `kubectl exec POD -- cat FILE`,

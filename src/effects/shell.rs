@@ -680,6 +680,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
         } else {
             self.known(content, s, &name, &words, place, depth);
+            if name == "read" {
+                self.read_line(&words, input.as_ref());
+            }
             self.environment(content, s, &name, &words, input.as_ref(), &given);
             self.trace.runs.push(Run {
                 content,
@@ -750,6 +753,30 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 self.trace.opaque = true
             }
             _ => {}
+        }
+    }
+
+    /// `read -r a b <<< "x y"`: the variables get the words of a known line.
+    fn read_line(&mut self, words: &[Value], input: Option<&Value>) {
+        let Some(line) = input.and_then(Value::literal).map(|line| line.trim_end_matches('\n').to_owned()) else {
+            return;
+        };
+        let options = words.iter().skip(1).take_while(|word| word.literal().is_some_and(|word| word.starts_with('-')));
+        let count = options.clone().count();
+        let plain = options.into_iter().all(|word| word.literal() == Some("-r"))
+            && !self.variables.contains_key("IFS")
+            && !line.contains(['\n', '\\']);
+        let names: Option<Vec<&str>> =
+            words.iter().skip(1 + count).map(|word| word.literal().filter(|word| ast::is_name(word))).collect();
+        let Some(names) = names.filter(|names| plain && !names.is_empty()) else { return };
+        let mut rest = line.as_str().trim();
+        for (nth, name) in names.iter().enumerate() {
+            let (value, behind) = match rest.split_once([' ', '\t']) {
+                Some((value, behind)) if nth + 1 < names.len() => (value, behind.trim_start()),
+                _ => (rest, ""),
+            };
+            self.set(name, Value::text(value));
+            rest = behind;
         }
     }
 

@@ -4,9 +4,17 @@ use std::cell::LazyCell;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{TaskView, facts, quantity::Quantity, script::ScriptView, texts};
+use super::{
+    TaskView,
+    facts::{self, alike},
+    owner::{self, Owned},
+    quantity::Quantity,
+    script::ScriptView,
+    texts,
+};
 use crate::{
     ascii::{Ascii, Match, ascii},
+    bash::fields,
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         Act, Thing, Verb,
@@ -18,6 +26,8 @@ use crate::{
     rule,
     source::{FileId, Span, resolve},
 };
+
+pub(super) use texts::sentence;
 
 rule! {
     pub static ALREADY_TRUE = "already-true", Warning;
@@ -67,7 +77,13 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     for question in asked {
         let value = question.text();
         // `suspend the cron job`: the name of a boolean field is the verb.
-        let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
+        // `{name: X, value: Y}` is handled by its name.
+        if question.key == "value" && owner::selected(view, question).is_some() {
+            continue;
+        }
+        let is_verb = matches!(value.as_str(), "true" | "false")
+            && ((value == "true" || !COPIES.is_match(said)) && is_told(said, &question.key)
+                || fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb)));
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
@@ -92,7 +108,14 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
             _ => true,
         };
-        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key) && beside(fact)).peekable();
+        let owned = match owner::owned(view, question) {
+            Owned::Missing => continue,
+            Owned::By(facts) => facts,
+            Owned::Unknown => Vec::new(),
+        };
+        let own = !owned.is_empty();
+        let all = if own { &*owned } else { given };
+        let mut same = all.iter().filter(|fact| alike(&fact.key, &question.key) && (own || beside(fact))).peekable();
         let Some(first) = same.peek().map(|fact| fact.span) else { continue };
         let amount = Quantity::of_value(&value);
         let equal = |text: &str| {
@@ -365,18 +388,6 @@ fn is_changed(said: &str, key: &str) -> bool {
         let whole = &said[sentence(said, at)];
         (CHANGES.is_match(whole) || WANTS.is_match(whole)) && !KEEPS.is_match(whole)
     })
-}
-
-/// Whether two names refer to the same field, or to fields of which one follows from the other.
-fn alike(given: &str, asked: &str) -> bool {
-    let is_replicas = |key: &str| {
-        matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
-    };
-    // `--ack-deadline` sets `ackDeadlineSeconds`.
-    let with_unit = asked
-        .strip_prefix(given)
-        .is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
-    given == asked || with_unit || is_replicas(given) && is_replicas(asked)
 }
 
 /// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` for `pods`,
@@ -664,7 +675,7 @@ fn finds(expect: &serde_json::Value, text: &str) -> bool {
 }
 
 /// Returns the location at which verify looks for a text.
-fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
+pub(super) fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
     let mut found = None;
     let escaped = [text.to_owned(), regex::escape(text), text.replace('.', "\\.")];
     view.task.verify.steps.iter().for_each(|step| {
@@ -701,7 +712,12 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             continue;
         };
         // `make the file readable` does not create a file.
-        let verbs = if made.thing.system == "file" { &WRITES } else { &MAKES };
+        // `Add the label triaged to the issue` does not create one.
+        let verbs = match made.thing.system.as_str() {
+            "file" => &WRITES,
+            "github" => &CREATES,
+            _ => &MAKES,
+        };
         let speaks = |before: &str| super::texts::speaks_of(view, before, &made.thing.kind);
         if name.len() < 3 || !is_object(said, &name, verbs, &speaks) {
             continue;
@@ -711,7 +727,7 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             .filter(|act| act.phase == PhaseKind::Setup && act.verb == Verb::Deletes)
             .any(|act| act.thing.may_be(&made.thing));
         let looked = model.in_phase(PhaseKind::Verify).find(|act| act.thing.is(&made.thing)).map(|act| act.span);
-        let by_name = made.thing.system == "git" || made.thing.kind == "constraint";
+        let by_name = matches!(made.thing.system.as_str(), "git" | "github") || made.thing.kind == "constraint";
         let looked = looked.or_else(|| looks_for(view, &name).filter(|_| by_name));
         if let Some(span) = looked.filter(|_| !gone) {
             found.push((span, made.span, format!("the {} `{name}`", made.thing.kind)));
@@ -1086,27 +1102,21 @@ fn is_told(said: &str, key: &str) -> bool {
     })
 }
 
-/// Number of bytes before and after a position in which the ends of its sentence are searched: a text may have none.
-const SENTENCE: usize = 1000;
-
-/// Returns the range of the sentence around a position.
-pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
-    let from = text.floor_char_boundary(at.saturating_sub(SENTENCE));
-    let to = text.ceil_char_boundary((at + SENTENCE).min(text.len()));
-    let (before, behind) = (&text.as_bytes()[from..at], &text.as_bytes()[at..to]);
-    // Number of bytes that end a sentence here.
-    let ends = |text: &[u8]| match text {
-        [b';', ..] => Some(1),
-        [b'.', b' ' | b'\n', ..] | [b'\n', b'\n' | b'-' | b'*', ..] => Some(2),
-        _ => None,
-    };
-    let start = (0..before.len()).rev().find_map(|end| Some(from + end + ends(&before[end..])?)).unwrap_or(from);
-    let end = (0..behind.len()).find(|end| ends(&behind[*end..]).is_some()).map_or(to, |end| at + end);
-    start..end
+/// Whether a prompt contains a verb in a clause that neither negates it nor keeps things as they are: `Resume it`.
+fn is_ordered(said: &str, verb: &str) -> bool {
+    let lower = said.to_ascii_lowercase();
+    lower.match_indices(verb).any(|(at, _)| {
+        let whole = sentence(said, at);
+        let start = said[whole.start..at].rfind(',').map_or(whole.start, |comma| whole.start + comma);
+        let end = said[at..whole.end].find(',').map_or(whole.end, |comma| at + comma);
+        let is_word = !said[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '`' | '.'))
+            && said[at + verb.len()..].starts_with([' ', '\n']);
+        is_word && !KEEPS.is_match(&said[start..end]) && !NEGATES.is_match(&said[start..end])
+    })
 }
 
 /// Whether a prompt says `to VALUE`, in a sentence that does not keep things as they are.
-fn is_asked(said: &str, value: &str) -> bool {
+pub(super) fn is_asked(said: &str, value: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     said.match_indices(value).any(|(at, _)| {
         let (before, behind) = (&said[..at], &said[at + value.len()..]);
@@ -1153,10 +1163,15 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
         // `make the service web reach its pods` changes a service; `make a service web` creates one.
         let restores = verb.as_str().eq_ignore_ascii_case("make")
             && (said[at..sentence.end].contains(" again") || between.starts_with(" the "));
-        !restores && !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
+        // In `Create a label x, and close the issue as not planned`, each clause has a meaning of its own.
+        let start = head[..verb.start()].rfind(',').map_or(sentence.start, |comma| sentence.start + comma);
+        let end = said[at..sentence.end].find(',').map_or(sentence.end, |comma| at + comma);
+        let keeps = KEEPS.is_match(&said[start..end]) || AT_MOST_ONCE.is_match(&said[sentence]);
+        !restores && !away.iter().any(|word| between.contains(word)) && !keeps
     })
 }
 
+pub(super) static CREATES: Ascii = ascii(r"(?i)\b(?:create|define|declare|provision|set up)\b");
 static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
 static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
 static GIVES: Ascii = ascii(r"(?i)\bgive (?:it|them)\s+$");
@@ -1182,6 +1197,11 @@ static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|no|without|avoid)\b");
 static OLD: Ascii = ascii(
     r#"(?i)\b(?:instead of|rather than|in place of|no longer(?:\s+(?:on|in|at|to|with|for|by))?)\s+[`"']?([\w.:/-]+)"#,
 );
+static AT_MOST_ONCE: Ascii = ascii(
+    r"(?i)\b(?:already|unless|if|exists?|leave|leaves|keep|keeps|kept|stays?|remains?|unchanged|still|without)\b",
+);
+/// The old value may be in a copy.
+static COPIES: Ascii = ascii(r"(?i)\b(?:copy|copies|backup|back up|as it was)\b");
 static AWAY: Ascii = ascii(r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
 pub(super) static KEEPS: Ascii = ascii(
     r"(?i)\b(?:leave|leaves|left (?:as|alone|unchanged|untouched|intact)|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b",

@@ -222,6 +222,18 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
                     "require none, `-eq 0`, or the expected number",
                 ));
             }
+            [left, compares, right]
+                if left.source == right.source
+                    && matches!(compares.source.as_str(), "=" | "==" | "!=" | "-eq" | "-ne")
+                    && is_same_each_time(&left.source) =>
+            {
+                let truth = if matches!(compares.source.as_str(), "!=" | "-ne") { "false" } else { "true" };
+                return Some((
+                    span(),
+                    format!("both sides are the same, so this is always {truth}"),
+                    "compare with what is expected, or read the other value on one side",
+                ));
+            }
             [_, matches, pattern] if matches.source == "=~" && is_everything(&pattern.source) => {
                 return Some((
                     span(),
@@ -233,6 +245,14 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
         }
     }
     None
+}
+
+/// Whether a word is a variable, or a substitution that prints the same each time: not a request, a random number or the time.
+fn is_same_each_time(source: &str) -> bool {
+    const VARIES: [&str; 12] =
+        ["date", "random", "uuid", "mktemp", "shuf", "curl", "wget", "next", "ps ", "top", "uptime", "openssl"];
+    let lower = source.to_lowercase();
+    source.contains('$') && !VARIES.iter().any(|word| lower.contains(word))
 }
 
 /// `-ge 0`, `-gt -1`: every count meets this.

@@ -9,13 +9,14 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::{
         flow,
-        program::{Kind, Statement},
+        program::{Branch, Kind, Repeat, Statement},
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
     effects::{
         Followed, Verb,
         asked::{self, Demand, Question},
+        script::Content,
         shell::Run,
         value::Value,
     },
@@ -28,6 +29,10 @@ use crate::{
 enum Wanted {
     Is(String),
     IsNot(String),
+    /// The text must contain this one.
+    Has(String),
+    /// The text must not contain this one.
+    HasNot(String),
     /// The value must not exist.
     Absent,
 }
@@ -37,6 +42,9 @@ impl Wanted {
         match (self, other) {
             (Self::Is(a), Self::Is(b)) => !is_same(a, b),
             (Self::Is(a), Self::IsNot(b)) | (Self::IsNot(b), Self::Is(a)) => is_same(a, b),
+            (Self::Has(text), Self::HasNot(part)) | (Self::HasNot(part), Self::Has(text)) => {
+                text.contains(part.as_str())
+            }
             (Self::Absent, Self::Is(_)) | (Self::Is(_), Self::Absent) => true,
             _ => false,
         }
@@ -46,6 +54,8 @@ impl Wanted {
         match self {
             Self::Is(text) => format!("`{text}`"),
             Self::IsNot(text) => format!("other than `{text}`"),
+            Self::Has(text) => format!("a text with `{text}`"),
+            Self::HasNot(text) => format!("a text without `{text}`"),
             Self::Absent => "absent".to_owned(),
         }
     }
@@ -129,21 +139,53 @@ fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
             known.span.file == step.span.file && step.span.start <= known.span.start && known.span.end <= step.span.end
         });
         let is_optional = is_reported || step.continue_on_error.as_ref().is_some_and(|optional| optional.value);
-        let Some(subject) = subject(step).filter(|_| !is_optional) else { continue };
-        let Some((_, expect)) = step.expect.as_ref().filter(|(_, expect)| !view.has_unread(expect.span)) else {
+        if is_optional {
             continue;
-        };
-        let is_tool = matches!(step.op.kind, OperationKind::Tool { .. });
-        let found = if is_tool { &mut of_tools } else { &mut claims };
-        required(expect, "", view.task.dialect, &mut |part, wanted, span| {
-            found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true });
-        });
+        }
+        for (step, subject) in read_in(step) {
+            let Some((_, expect)) = step.expect.as_ref().filter(|(_, expect)| !view.has_unread(expect.span)) else {
+                continue;
+            };
+            let is_tool = matches!(step.op.kind, OperationKind::Tool { .. });
+            let found = if is_tool { &mut of_tools } else { &mut claims };
+            required(expect, "", view.task.dialect, &mut |part, wanted, span| {
+                found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true });
+            });
+        }
     }
     let loud = LazyCell::new(|| (0..steps.len()).filter(|at| !is_quiet(view, &steps[*at])).collect::<Vec<_>>());
     let is_stable = |from: usize, to: usize| loud.get(loud.partition_point(|at| *at < from)).is_none_or(|at| *at > to);
     conflicts(&claims, Strength::Verdict, &is_stable, out);
     // A tool that only reads by its name may still return something else each time.
     conflicts(&of_tools, Strength::Warning, &is_stable, out);
+}
+
+/// The maximum number of rounds of a `foreach` that are followed.
+const ROUNDS: usize = 32;
+
+/// The steps that read something, and what each of them reads: a step itself, or those of a `foreach` over a literal
+/// list, once for each round.
+fn read_in(step: &Step<Def>) -> Vec<(&Step<Def>, String)> {
+    if let Some(subject) = subject(step) {
+        return vec![(step, subject)];
+    }
+    let items = match step.arg("in").map(|list| &list.kind) {
+        Some(ArgKind::List(items)) if items.len() <= ROUNDS => items,
+        _ => return Vec::new(),
+    };
+    let (Some(var), Some(rounds)) = (&step.var, items.iter().map(|item| item.as_literal()).collect::<Option<Vec<_>>>())
+    else {
+        return Vec::new();
+    };
+    let hole = format!("{{{}}}", var.value);
+    let steps = step.blocks.iter().filter(|block| block.role == BlockRole::Steps).flat_map(|block| &block.steps);
+    let inner: Vec<_> = steps.filter_map(|step| Some((step, subject(step)?))).collect();
+    let round = |item: &&str| {
+        let item = item.to_string();
+        let hole = &hole;
+        inner.iter().map(move |(step, subject)| (*step, subject.replace(hole, &item))).collect::<Vec<_>>()
+    };
+    rounds.iter().flat_map(round).collect()
 }
 
 /// What a step reads: its operation and all arguments that determine the answer.
@@ -205,6 +247,9 @@ fn is_quiet(view: &TaskView<'_>, step: &Step<Def>) -> bool {
         OperationKind::Builtin("file") => step.arg("content").is_none() && step.arg("absent").is_none(),
         OperationKind::Builtin("llm" | "llmJudge") => true,
         OperationKind::Tool { tool, .. } => is_reader(tool),
+        OperationKind::Builtin("foreach") => {
+            step.blocks.iter().flat_map(|block| &block.steps).all(|step| is_quiet(view, step))
+        }
         _ => false,
     }
 }
@@ -237,6 +282,8 @@ fn only_reads(view: &TaskView<'_>, run: &Run<'_>) -> bool {
             asks.is_some()
         }
         "docker" => matches!(word(1), "inspect" | "ps" | "logs" | "port"),
+        "kubectl" if matches!(word(1), "auth" | "get" | "describe" | "explain" | "api-resources") => true,
+        "gh" if matches!(word(2), "list" | "view" | "status") => true,
         _ => {
             let start = run.content.span(run.statement.range.clone());
             let mut acts =
@@ -280,6 +327,22 @@ fn required(arg: &Arg<Def>, part: &str, dialect: Dialect, visit: &mut dyn FnMut(
                             visit(part.to_owned(), Wanted::Is(text.trim_end_matches('\n').to_owned()), inner.span);
                         }
                     }
+                    "contains" if !part.is_empty() => {
+                        if let Some(text) = inner.as_literal().filter(|text| !text.is_empty()) {
+                            visit(part.to_owned(), Wanted::Has(text.to_owned()), inner.span);
+                        }
+                    }
+                    "matches" if !part.is_empty() => {
+                        if let Some(text) = inner.as_literal().and_then(plain_line) {
+                            visit(part.to_owned(), Wanted::Has(text.to_owned()), inner.span);
+                        }
+                    }
+                    "not" if !part.is_empty() => {
+                        let contains = inner.get("contains").and_then(|text| Some((text.span, text.as_literal()?)));
+                        if let Some((span, text)) = contains.filter(|(_, text)| !text.is_empty()) {
+                            visit(part.to_owned(), Wanted::HasNot(text.to_owned()), span);
+                        }
+                    }
                     // A plain text is compared as a whole.
                     "stdout" | "stderr" if dialect == Dialect::Portable && inner.as_literal().is_some() => {
                         let text = inner.as_literal().unwrap_or_default().trim_end_matches('\n').to_owned();
@@ -292,6 +355,14 @@ fn required(arg: &Arg<Def>, part: &str, dialect: Dialect, visit: &mut dyn FnMut(
         }
         _ => {}
     }
+}
+
+/// The text that a pattern matches, if it matches no other: `(?m)^Status: done$`.
+fn plain_line(pattern: &str) -> Option<&str> {
+    let inner = pattern.strip_prefix("(?m)").unwrap_or(pattern);
+    let inner = inner.strip_prefix('^').unwrap_or(inner);
+    let inner = inner.strip_suffix('$').unwrap_or(inner);
+    (!inner.is_empty() && !inner.contains(['.', '*', '+', '?', '(', '[', '{', '|', '\\', '^', '$'])).then_some(inner)
 }
 
 /// The text of a constant.
@@ -320,15 +391,17 @@ fn in_script(view: &TaskView<'_>, script: &Followed<'_>) -> Vec<Claim> {
     let own = &*script.view.content;
     let mut loops: Vec<std::ops::Range<usize>> = Vec::new();
     own.program.walk(&mut |s| {
-        if matches!(s.kind, Kind::Loop { .. }) {
+        if let Kind::Loop { repeat, body, .. } = &s.kind
+            && (*repeat != Repeat::For || body.iter().any(waits))
+        {
             loops.push(s.range.clone());
         }
     });
-    // Each round of a loop may compare with another value.
+    // Each round of a loop may compare with another value. Those over a known list are followed one by one.
     let in_loop = |s: &Statement| loops.iter().any(|outer| outer.start <= s.range.start && s.range.end <= outer.end);
     for question in view.asked().iter().filter(|question| std::ptr::eq(question.content, own)) {
         let Some((subject, part)) = read_by(question).filter(|_| !in_loop(question.statement)) else { continue };
-        let Some(wanted) = compared(question) else { continue };
+        let Some(wanted) = compared(question, own) else { continue };
         let Some(at) = question.runs.last().and_then(|run| place(run)) else { continue };
         let is_strict = loops.is_empty() && question.runs.iter().all(|run| !run.lenient);
         found.push(Claim { subject, part, wanted, span: question.span, at, is_strict });
@@ -343,8 +416,12 @@ fn in_script(view: &TaskView<'_>, script: &Followed<'_>) -> Vec<Claim> {
     if jq.peek().is_some() {
         let fed: Vec<_> = asked::filtered_by(script).collect();
         for run in jq {
-            let input = fed.iter().find(|(_, known, _)| std::ptr::eq(*known, run)).map(|(first, ..)| *first);
-            let (Some(subject), Some(filter), Some(at)) = (source(run, input), asked::operand(run), place(run)) else {
+            let piped = || fed.iter().find(|(_, known, _)| std::ptr::eq(*known, run)).map(|(first, ..)| vec![*first]);
+            let given = run.input.as_ref().and_then(Value::printed).and_then(|chain| asked::chain(script, chain));
+            let input = given.or_else(piped);
+            let (Some(subject), Some(filter), Some(at)) =
+                (source(run, input.as_deref()), asked::operand(run), place(run))
+            else {
                 continue;
             };
             let span = run.content.span(run.statement.range.clone());
@@ -368,8 +445,15 @@ fn is_decisive(run: &Run<'_>) -> bool {
     }
 }
 
-/// What a jq command reads: a file, or the output of another command.
-fn source(run: &Run<'_>, input: Option<&Run<'_>>) -> Option<String> {
+/// Whether a round of a loop may wait, or end the loop.
+fn waits(statement: &Statement) -> bool {
+    let mut found = false;
+    statement.walk(&mut |s| found |= matches!(s.name(), "break" | "continue" | "return" | "sleep"));
+    found
+}
+
+/// What a jq command reads: a file, or the output of other commands.
+fn source(run: &Run<'_>, input: Option<&[&Run<'_>]>) -> Option<String> {
     let spelt: Vec<&str> = run.words.iter().skip(1).map(|word| word.literal().unwrap_or("\u{1a}")).collect();
     let operands: Vec<usize> = tools::operands("jq", &spelt)
         .filter_map(|word| spelt.iter().position(|known| std::ptr::eq(known, word)))
@@ -379,7 +463,7 @@ fn source(run: &Run<'_>, input: Option<&Run<'_>>) -> Option<String> {
             let file = run.words.get(file + 1).filter(|file| file.is_known())?;
             Some(format!("file {}", file.shown()))
         }
-        ([_], Some(first)) => command(&[first]),
+        ([_], Some(runs)) => command(runs),
         _ => None,
     }
 }
@@ -409,7 +493,7 @@ fn read_by(question: &Question<'_>) -> Option<(String, String)> {
         [run] | [_, run] if run.statement.name() == "jq" => {
             let filter = asked::operand(run)?;
             let path = filter.trim().strip_prefix('.').filter(|path| PATH.is_match(path))?;
-            let input = (question.runs.len() == 2).then(|| question.runs[0]);
+            let input = (question.runs.len() == 2).then(|| &question.runs[..1]);
             Some((source(run, input)?, path.to_owned()))
         }
         [] => None,
@@ -443,25 +527,85 @@ fn runs_always(statement: &Statement, start: usize, end: usize) -> bool {
         Kind::If { branches, .. } => branches
             .first()
             .is_some_and(|branch| branch.condition.first().is_some_and(|first| runs_always(first, start, end))),
-        Kind::Group(list) | Kind::Subshell(list) => list.iter().any(|inner| runs_always(inner, start, end)),
+        Kind::Group(list) | Kind::Subshell(list) | Kind::Loop { repeat: Repeat::For, body: list, .. } => {
+            list.iter().any(|inner| runs_always(inner, start, end))
+        }
         _ => false,
     }
 }
 
 /// The value with which a question compares, if the script succeeds only with it.
-fn compared(question: &Question<'_>) -> Option<Wanted> {
+fn compared(question: &Question<'_>, content: &Content) -> Option<Wanted> {
     let Demand::Compared { operator, with } = &question.demand else { return None };
     // `[[ … == v1.* ]]` compares with a pattern.
     if with.contains(['*', '?', '[']) {
         return None;
     }
-    let wanted = question.is_wanted()?;
+    let wanted = question.is_wanted().or_else(|| counted(question, content))?;
     match (operator.as_str(), wanted) {
         ("=" | "==" | "-eq", true) | ("!=" | "-ne", false) => Some(Wanted::Is(with.clone())),
         ("=" | "==" | "-eq", false) | ("!=" | "-ne", true) => Some(Wanted::IsNot(with.clone())),
         _ => None,
     }
 }
+
+/// Whether a condition must be met (`true`) or not (`false`), because the script counts the faults and fails if there
+/// are any: `if [ … ]; then errors=$((errors + 1)); fi`, and at the end `[ "$errors" -eq 0 ]`.
+fn counted(question: &Question<'_>, content: &Content) -> Option<bool> {
+    let is_it = |s: &Statement| s.range == question.statement.range;
+    let mut found = None;
+    if !question.is_alone() {
+        return None;
+    }
+    content.program.walk(&mut |s| {
+        let (wanted, body) = match &s.kind {
+            Kind::Or(pair) if is_it(&pair[0]) => (true, &pair[1..]),
+            Kind::And(pair) if is_it(&pair[0]) => (false, &pair[1..]),
+            Kind::If { branches, otherwise: None } => match branches.as_slice() {
+                [Branch { condition, body }] => match condition.as_slice() {
+                    [Statement { kind: Kind::Not(inner), .. }] if is_it(inner) => (true, body.as_slice()),
+                    [condition] if is_it(condition) => (false, body.as_slice()),
+                    _ => return,
+                },
+                _ => return,
+            },
+            _ => return,
+        };
+        let mut counts = |s: &Statement| {
+            let name = counter(content.text.get(s.range.clone()).unwrap_or_default());
+            if name.is_some_and(|name| decides(content, name)) {
+                found = Some(wanted);
+            }
+        };
+        body.iter().for_each(|s| s.walk(&mut |s| counts(s)));
+    });
+    found
+}
+
+/// The variable that a statement increments: `errors=$((errors + 1))`, `((errors++))`, `let errors+=1`.
+pub(super) fn counter(text: &str) -> Option<&str> {
+    INCREMENT
+        .captures(text.trim())
+        .and_then(|found| (1..5).find_map(|group| found.get(group)))
+        .map(|name| name.as_str())
+}
+
+/// Whether the script ends with a failure if a counter is not 0.
+fn decides(content: &Content, name: &str) -> bool {
+    let text = |s: &Statement| content.text.get(s.range.clone()).unwrap_or_default();
+    let Some(last) = content.program.body.last() else { return false };
+    let reads = |text: &str| text.contains(&format!("${name}")) || text.contains(&format!("${{{name}}}"));
+    match &last.kind {
+        Kind::Test => reads(text(last)) && ["-eq 0", "= 0", "-lt 1"].iter().any(|zero| text(last).contains(zero)),
+        Kind::Command(_) => matches!(last.name(), "exit" | "test") && reads(text(last)),
+        Kind::If { .. } | Kind::And(_) | Kind::Or(_) => reads(text(last)) && text(last).contains("exit 1"),
+        _ => false,
+    }
+}
+
+static INCREMENT: Ascii = ascii(
+    r"^(?:([A-Za-z_]\w*)=\$\(\(\s*\$?\{?\w+\}?\s*\+\s*1\s*\)\)|\(\(\s*(?:\+\+)?([A-Za-z_]\w*)\s*(?:\+\+|\+=\s*1)?\s*\)\)|let\s+[`\x22']?([A-Za-z_]\w*)(?:\+\+|\+=1)[`\x22']?|([A-Za-z_]\w*)\+=1)$",
+);
 
 /// The conditions of a jq filter that must all hold: `.port == 8443 and .tls == true`.
 fn conditions(filter: &str) -> Vec<(String, Wanted)> {

@@ -1,10 +1,15 @@
 //! Verify that does the agent's work itself.
 
-use super::{TaskView, already_true, texts};
+use super::{
+    TaskView, already_true,
+    owner::{self, place, runs},
+    texts,
+};
 use crate::{
     ascii::{Ascii, ascii},
+    bash::tools,
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Act, Verb, value::Value},
+    effects::{Act, Verb, asked::Demand, shell::Run, value::Value},
     hir::PhaseKind,
     rule,
 };
@@ -60,4 +65,53 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         );
         told.push(name);
     }
+    sets(view, &said, out);
+}
+
+/// `redis-cli SET status warm`, also through `docker exec`, before verify compares what it reads under `status` with
+/// `warm`: both words are in the prompt.
+fn sets(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let writers: Vec<&Run<'_>> = runs(view, PhaseKind::Verify).filter(|run| !run.maybe && writes(run)).collect();
+    if writers.is_empty() {
+        return;
+    }
+    for question in view.asked().iter().filter(|question| question.is_wanted().is_some()) {
+        let Demand::Compared { operator, with } = &question.demand else { continue };
+        let is_equal = matches!(operator.as_str(), "=" | "==" | "-eq");
+        if question.is_wanted() != Some(is_equal) || with.len() < 2 || !texts::has_word(said, with) {
+            continue;
+        }
+        let Some(read) = question.runs.first() else { continue };
+        let before = writers.iter().find(|run| {
+            let has = |word: &str| run.words.iter().any(|known| known.literal() == Some(word));
+            let shared = |word: &str| word.len() > 2 && texts::has_word(said, word) && word != with && has(word);
+            // The key is the last operand of the command that reads it.
+            let key = read.words.iter().skip(1).rev().filter_map(Value::literal).find(|word| !word.starts_with('-'));
+            let is_before = std::ptr::eq(run.content, read.content)
+                && run.statement.range.end <= question.statement.range.start
+                && run.statement.name() == read.statement.name();
+            is_before && has(with) && key.is_some_and(shared)
+        });
+        let Some(before) = before else { continue };
+        let span = place(before);
+        if !super::elsewhere::out_has(out, span) {
+            out.push(
+                Diagnostic::new(
+                    &VERIFY_MAKES,
+                    span,
+                    format!("verify itself sets `{with}`, which it then compares with what it reads"),
+                )
+                .label(question.span, "compared here")
+                .help("only read what the agent has set: what verify sets is there even if the agent does nothing"),
+            );
+        }
+    }
+}
+
+/// Whether a command sets a value.
+fn writes(run: &Run<'_>) -> bool {
+    const WRITES: [&str; 9] = ["set", "put", "hset", "mset", "setex", "lpush", "rpush", "sadd", "write"];
+    let words = run.words.iter().skip(1).filter_map(Value::literal);
+    let mut words = words.map(str::to_ascii_lowercase);
+    words.any(|word| WRITES.contains(&word.as_str())) && !tools::only_looks(&owner::words(run))
 }

@@ -92,6 +92,18 @@ pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a FxHashSet<String> {
     })
 }
 
+/// Whether two names refer to the same field, or to fields of which one follows from the other.
+pub(super) fn alike(given: &str, asked: &str) -> bool {
+    let is_replicas = |key: &str| {
+        matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
+    };
+    // `--ack-deadline` sets `ackDeadlineSeconds`.
+    let with_unit = asked
+        .strip_prefix(given)
+        .is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
+    given == asked || with_unit || is_replicas(given) && is_replicas(asked)
+}
+
 /// A field and a value that it is set to or compared with.
 #[derive(Debug)]
 pub(super) struct Fact {
@@ -193,7 +205,8 @@ fn read(view: &TaskView<'_>, dir: &std::path::Path, file: &str) -> Option<String
     String::from_utf8(view.files.read(&resolve(dir, file)).ok()?).ok()
 }
 
-fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
+/// Adds the fields that a command sets.
+pub(super) fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
     if let Some(input) = run.input.as_ref().map(Value::shown) {
         found.extend(lines(&input, span));
     }
@@ -405,7 +418,12 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
             }
         }
         let parent = around.last().map(|(_, key)| (*key).to_owned());
-        for part in LINE.captures_iter(line) {
+        let mut rest = line;
+        while let Some(part) = LINE.captures(rest) {
+            // The comma behind a value is before the next key.
+            let end = part.get(0).map_or(rest.len(), |whole| whole.end());
+            let behind = if rest[..end].ends_with(',') { end.saturating_sub(1) } else { end };
+            rest = &rest[behind..];
             let value = &part[3];
             let quoted = !part[2].is_empty();
             let value = if quoted { Json::String(value.to_owned()) } else { scalar(value) };
@@ -557,9 +575,9 @@ fn of_helpers(view: &TaskView<'_>, found: &mut Vec<Fact>) {
             _ => continue,
         };
         let text = question.content.text.get(question.statement.range.clone()).unwrap_or_default();
-        // The value is an argument of the function.
-        if with.is_empty() || with.contains('*') || text.contains(with.as_str()) || question.is_wanted() != Some(wanted)
-        {
+        // The value or the field is an argument of the function, or the function reads one field.
+        let in_function = || !text.contains(with.as_str()) || !question.runs.iter().all(|run| is_near(question, run));
+        if with.is_empty() || with.contains('*') || question.is_wanted() != Some(wanted) || !in_function() {
             continue;
         }
         let is_known = |key: &str| found.iter().any(|fact| fact.key == key && fact.text() == *with);
@@ -568,6 +586,16 @@ fn of_helpers(view: &TaskView<'_>, found: &mut Vec<Fact>) {
             found.push(Fact { key, parent, value, span, typed: false, exact: true });
         }
     }
+}
+
+/// Whether a command is in the check that inspects it, and not in a function.
+fn is_near(question: &Question<'_>, run: &Run<'_>) -> bool {
+    let mut in_function = false;
+    question.content.program.walk(&mut |s| {
+        let is_around = s.range.start <= run.statement.range.start && run.statement.range.end <= s.range.end;
+        in_function |= matches!(s.kind, Kind::Function { .. }) && is_around;
+    });
+    std::ptr::eq(run.content, question.content) && !in_function
 }
 
 /// `{path: $.a.b, equals: c}`, anywhere in an expectation.

@@ -7,6 +7,7 @@ use crate::{
     bash::{
         ast,
         program::{Kind, Program, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
     hir::PhaseKind,
@@ -36,7 +37,9 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut told: Vec<usize> = Vec::new();
         content.program.walk(&mut |s| {
             for refusal in refusals(s, content, &failing) {
-                let found = contradiction(&refusal, content).or_else(|| fixed(view, &refusal, content));
+                let found = contradiction(&refusal, content)
+                    .or_else(|| of_another(view, &refusal, content))
+                    .or_else(|| fixed(view, &refusal, content));
                 let Some(message) = found else { continue };
                 let span = content.span(refusal.condition.range.clone());
                 if !told.contains(&refusal.condition.range.start) && !super::elsewhere::out_has(out, span) {
@@ -183,10 +186,72 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
         Asked::There(subject) => {
             let (lacks, stays) = (has_one(&refusal.first, &LACKS), has_one(&refusal.first, &STAYS));
             let lacks = lacks || refusal.first.trim_start_matches(['"', '\'']).starts_with("no ");
+            if !truth && !lacks && complains_of_presence(&refusal.first, &subject, refusal.condition, content) {
+                return Some("this fails if nothing is found, but its message says that something is there".to_owned());
+            }
             (truth && lacks && !stays && subject.is_meant(said))
                 .then(|| "this fails if something is found, but its message says that it is missing".to_owned())
         }
     }
+}
+
+/// Whether a message says that something exists that should not, where the condition fails only if nothing is found.
+fn complains_of_presence(said: &str, subject: &Subject, condition: &Statement, content: &Content) -> bool {
+    let Subject::Held(name) = subject else { return false };
+    let text = content.text.get(condition.range.clone()).unwrap_or_default();
+    // The output that is tested: in the condition itself, or in the last assignment before it.
+    let assigned = || {
+        let before = content.text.get(..condition.range.start)?.to_lowercase();
+        let at = before.rfind(&format!("{}=", name.to_lowercase()))?;
+        Some(before[at..].lines().next().unwrap_or_default().to_owned())
+    };
+    let source = if name.is_empty() { Some(text.to_lowercase()) } else { assigned() };
+    let Some(source) = source else { return false };
+    let is_confirmation = ["delet", "remov", "gone", "killing", "not found", "notfound", "absent", "clean", "-v "];
+    if is_confirmation.iter().any(|word| source.contains(word)) || said.contains(" or ") {
+        return false;
+    }
+    let changes = tools::lists_changes(&source);
+    let denies = [" no ", "nothing", "not dirty"];
+    if has_one(said, &denies) {
+        return false;
+    }
+    let demands = ["expected", "should", "must", "without", "missing"];
+    has_one(said, &PRESENT) || changes && has_one(said, &UNCLEAN) && !has_one(said, &demands)
+}
+
+/// `[ "$(git rev-parse v1.0.0)" = … ] || die "v1.0.1 is not main"`: the message and the prompt mention another name of
+/// the same shape than the condition, and no other check mentions it.
+fn of_another(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Option<String> {
+    let condition = content.text.get(refusal.condition.range.clone())?.to_lowercase();
+    let prompt = view.effects.prompt.shown().to_lowercase();
+    let shape = |word: &str| -> String { word.chars().filter(|c| !c.is_ascii_digit()).collect() };
+    let named = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')));
+        let words = words.map(|word| word.trim_matches(['.', '-', '_']));
+        let is_name = |word: &&str| {
+            word.len() > 3
+                && word.contains(|c: char| c.is_ascii_digit())
+                && word.starts_with(|c: char| c.is_ascii_alphabetic())
+        };
+        words.filter(is_name).map(str::to_owned).collect()
+    };
+    let checked = named(&condition);
+    for wanted in named(&refusal.said) {
+        let other = checked.iter().find(|name| **name != wanted && shape(name) == shape(&wanted));
+        let Some(other) = other.filter(|_| !checked.contains(&wanted)) else { continue };
+        let lines = |content: &Content| {
+            content.text.to_lowercase().lines().filter(|line| super::texts::has_word(line, &wanted)).count()
+        };
+        let mut others = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+        let only_here = lines(content) == 1
+            && others.all(|script| std::ptr::eq(&*script.content, content) || lines(&script.content) == 0);
+        let in_prompt = super::texts::has_word(&prompt, &wanted) && !super::texts::has_word(&prompt, other);
+        if only_here && in_prompt {
+            return Some(format!("this checks `{other}`, but its message and the prompt are about `{wanted}`"));
+        }
+    }
+    None
 }
 
 /// `if [ "$role" = editor ]; then echo "the role is $role"; exit 1; fi`: the message only repeats the condition.
@@ -376,6 +441,14 @@ const STAYS: [&str; 20] = [
     "should ", "must ", "may ", "expected no", "s expected", "allowed", "exists", "removed", "still ", "not deleted", "not gone", "not cleaned",
     "unexpected", "left behind", "not been", "not terminated", "no longer", "shouldn't", "leftover", "not stopped",
 ];
+/// Something exists that should not.
+#[rustfmt::skip]
+const PRESENT: [&str; 11] = [
+    "still exist", "still there", "still present", "still listed", "left behind", "leftover", "left over", "should not exist", "must not exist",
+    "should be gone", "is not empty",
+];
+/// There are changes that should not be there.
+const UNCLEAN: [&str; 5] = ["not clean", "dirty", "uncommitted", "unstaged", "untracked"];
 /// Values that indicate a problem.
 #[rustfmt::skip]
 const BAD: [&str; 21] = [

@@ -67,6 +67,25 @@ pub fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// Number of bytes before and after a position in which the ends of its sentence are searched: a text may have none.
+const SENTENCE: usize = 1000;
+
+/// Returns the range of the sentence around a position.
+pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
+    let from = text.floor_char_boundary(at.saturating_sub(SENTENCE));
+    let to = text.ceil_char_boundary((at + SENTENCE).min(text.len()));
+    let (before, behind) = (&text.as_bytes()[from..at], &text.as_bytes()[at..to]);
+    // Number of bytes that end a sentence here.
+    let ends = |text: &[u8]| match text {
+        [b';', ..] => Some(1),
+        [b'.', b' ' | b'\n', ..] | [b'\n', b'\n' | b'-' | b'*', ..] => Some(2),
+        _ => None,
+    };
+    let start = (0..before.len()).rev().find_map(|end| Some(from + end + ends(&before[end..])?)).unwrap_or(from);
+    let end = (0..behind.len()).find(|end| ends(&behind[*end..]).is_some()).map_or(to, |end| at + end);
+    start..end
+}
+
 /// Whether a name after this text may belong to a resource of a kind: the preceding word does not name another kind.
 pub(super) fn speaks_of(view: &TaskView<'_>, before: &str, kind: &str) -> bool {
     // Short names of kinds are also English words: `is` in `the deployment is web` does not mean an image stream.
