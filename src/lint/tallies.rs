@@ -37,6 +37,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     rows(view, &lower, &wanted, &mut found);
     for wanted in wanted.iter().filter(|wanted| wanted.is_required) {
         found.extend(things(view, &lower, wanted).or_else(|| issues(view, &lower, wanted)));
+        found.extend(objects(view, &said, wanted));
         if let Some((expected, told)) = commits(view, &lower, wanted) {
             out.push(disagrees(wanted.span, &expected, &told, prompt.text.span));
         }
@@ -798,6 +799,78 @@ static ADDS_ISSUES: Ascii = ascii(
 static CLOSES: Ascii =
     ascii(r"\b(?:close|resolve|delete|remove|transfer|fix|merge|move|clean|triage|complete|finish)\b");
 static DELETES: Ascii = ascii(r"\b(?:delete|remove|transfer|merge|move|clean)\b");
+
+/// The number of objects below a prefix to which the prompt moves those below another one.
+fn objects(view: &TaskView<'_>, said: &str, wanted: &Wanted<'_>) -> Option<Fault> {
+    let (list, others) = wanted.runs.split_first()?;
+    let words = literal_words(list)?;
+    let has = |word: &str| words.contains(&word);
+    if list.statement.tool() != "aws" || !(has("list-objects-v2") || has("list-objects")) {
+        return None;
+    }
+    let query = asked::value_of(&words, "--query", "--query").unwrap_or_default();
+    let counts = match others {
+        [] => matches!(query, "KeyCount" | "length(Contents)" | "length(Contents[])"),
+        [run] if run.statement.name() == "jq" && query.is_empty() => {
+            let filter = asked::operand(run)?.replace(' ', "");
+            matches!(
+                filter.as_str(),
+                ".Contents|length" | "[.Contents[]]|length" | ".KeyCount" | ".Contents//[]|length"
+            )
+        }
+        _ => false,
+    };
+    let prefix = asked::value_of(&words, "--prefix", "--prefix").filter(|_| counts)?;
+    let mut moves = MOVES.captures_iter(said);
+    let (from, to) = moves.next().and_then(|moved| Some((moved.get(1)?, moved.get(2)?.as_str())))?;
+    let is_told = to == prefix && said.matches(to).count() == 1 && moves.next().is_none();
+    if !is_told || EXCEPT.is_match(&said[sentence(said, from.start())]) {
+        return None;
+    }
+    let (keys, span) = uploaded(view)?;
+    let made = keys.iter().filter(|key| key.starts_with(from.as_str()) || key.starts_with(to)).count();
+    let expected: usize = wanted.text.parse().ok()?;
+    (expected != made && made > 0).then(|| Fault {
+        span: wanted.span,
+        message: format!("verify expects `{expected}`, but setup and the prompt lead to `{made}`"),
+        made: span,
+        help: format!("setup uploads {made} objects below `{}`, and the prompt moves them", from.as_str()),
+    })
+}
+
+static EXCEPT: Ascii =
+    ascii(r"(?i)\b(?:except|but|only|older|newer|larger|smaller|unless|if|that|which|without|other than)\b");
+static MOVES: Ascii = ascii(
+    r#"(?:move|Move|copy|Copy)\s+(?:all\s+)?(?:the\s+)?(?:objects|files|keys|everything)\s+(?:below|under|in|with the prefix)\s+[`"']([^`"'\s]+/)[`"']\s+to\s+[`"']([^`"'\s]+/)[`"']"#,
+);
+
+/// The keys of all objects that setup uploads to a bucket of its own, and the place of the first upload.
+fn uploaded(view: &TaskView<'_>) -> Option<(Vec<String>, Span)> {
+    if !view.effects.sees(PhaseKind::Setup) {
+        return None;
+    }
+    let (mut keys, mut span, mut buckets) = (Vec::new(), None, 0);
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "aws") {
+            let words = run.words.iter().map(Value::shown).collect::<Vec<String>>();
+            let has = |word: &str| words.iter().any(|known| known == word);
+            if has("create-bucket") || has("mb") {
+                buckets += 1;
+            } else if has("cp") && !has("--recursive") && !run.maybe {
+                let target = words.iter().rfind(|word| word.starts_with("s3://"))?;
+                let key = target.strip_prefix("s3://")?.split_once('/')?.1;
+                if key.is_empty() || key.ends_with('/') || key.contains('…') {
+                    return None;
+                }
+                keys.extend((!keys.iter().any(|known| known == key)).then(|| key.to_owned()));
+                span.get_or_insert(run.content.span(run.statement.range.clone()));
+            } else if !has("wait") && !has("rb") && !words.iter().any(|word| word.starts_with("put-bucket")) {
+                return None;
+            }
+        }
+    }
+    Some((keys, span.filter(|_| buckets == 1)?))
+}
 
 /// `in one single commit`, but verify counts two: the expected number and the words of the prompt.
 fn commits(view: &TaskView<'_>, lower: &str, wanted: &Wanted<'_>) -> Option<(String, String)> {
