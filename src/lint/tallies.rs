@@ -906,7 +906,7 @@ type Line = (String, String, Span);
 fn written(view: &TaskView<'_>) -> Vec<Line> {
     let mut found = Vec::new();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
-        for run in script.trace.runs.iter() {
+        for run in &script.trace.runs {
             let Some(file) = run.output.as_ref().map(Value::shown) else { continue };
             let text = match run.statement.name() {
                 "cat" => run.input.as_ref().and_then(Value::literal).map(str::to_owned),
