@@ -361,6 +361,36 @@ fn follow<'a>(given: Given<'a>, view: &'a ScriptView<'a>, environment: &Variable
     shell::follow(&view.content, &holes, &variables, &sourced, path)
 }
 
+/// The SQL statements that a client runs, also in a container. They are unknown if they are in a file or given in parts.
+/// Returns `None` for other programs.
+pub fn sql_of(run: &Run<'_>, tools: &Tools) -> Option<Value> {
+    let client = |word: &Value| {
+        let name = word.literal()?;
+        tools.tool(name.rsplit('/').next().unwrap_or(name)).filter(|tool| !tool.sql.is_empty())
+    };
+    let outer = matches!(run.statement.tool(), "docker" | "docker-compose" | "kubectl" | "sudo" | "timeout");
+    let places = run.words.iter().take(if outer { run.words.len() } else { 1 });
+    let (at, tool) = places.enumerate().find_map(|(at, word)| Some((at, client(word)?)))?;
+    let values = run.words.get(at + 1..)?;
+    let words: Vec<Cow<'_, str>> = values.iter().map(spelt).collect();
+    let words = Words { values, spelt: &words };
+    let is_given = |word: &str| {
+        let name = tool.last_of(word).unwrap_or_else(|| word.split('=').next().unwrap_or_default().to_owned());
+        tool.sql.contains(&name)
+    };
+    let given = words.spelt.iter().filter(|word| is_given(word)).count();
+    let command = tool.command(words.spelt, run.statement.fed || run.input.is_some());
+    let operands: Vec<&Value> = words.operands(tool).collect();
+    let text = match (tool.system.as_str(), given, operands.as_slice()) {
+        _ if !command.is_some_and(|command| command.sql) => None,
+        ("sqlite", 0, [_, statements]) => Some((*statements).clone()),
+        ("sqlite", 0, [_]) | ("postgres" | "mysql", 0, _) => run.input.clone(),
+        ("postgres" | "mysql", 1, _) => option(tool, &tool.sql, words),
+        _ => None,
+    };
+    Some(text.unwrap_or_else(Value::unknown))
+}
+
 /// Records the operations of a command on resources, according to the table of its program.
 fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut Model<'a>) {
     let span = run.content.span(run.statement.range.start..first_line(run));

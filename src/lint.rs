@@ -47,6 +47,7 @@ mod known_servers;
 mod kubectl;
 mod listing;
 mod lost_status;
+mod made;
 mod misspelt;
 mod models;
 mod near_name;
@@ -84,6 +85,7 @@ mod stdin;
 mod steps;
 mod sweeps;
 mod syntax;
+mod tallies;
 mod texts;
 mod turned;
 mod unfilled;
@@ -206,6 +208,13 @@ fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
     values::check(view, out);
     answers::impossible(view, out);
+    tallies::sorted(view, out);
+}
+
+/// A check that is true before the agent runs.
+fn holds_already(view: &TaskView<'_>, out: &mut Diagnostics) {
+    already_true::check(view, out);
+    tallies::unchanged(view, out);
 }
 
 /// A comparison that means something else, or whose sides never have the same form.
@@ -271,6 +280,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     if found.is_empty() {
         prompt_numbers::check(view, &mut found);
     }
+    tallies::check(view, &mut found);
     out.extend(found);
 }
 
@@ -509,6 +519,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(done_before) },
+    Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(holds_already) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },

@@ -27,10 +27,12 @@ use crate::{
 };
 
 /// An output, and a text that it must equal.
-struct Wanted<'a> {
-    runs: Vec<&'a Run<'a>>,
-    text: String,
-    span: Span,
+pub(super) struct Wanted<'a> {
+    pub(super) runs: Vec<&'a Run<'a>>,
+    pub(super) text: String,
+    pub(super) span: Span,
+    /// Whether verify certainly fails with another text.
+    pub(super) is_required: bool,
 }
 
 /// Location, message, and help.
@@ -124,8 +126,19 @@ fn inverted(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The outputs that the checks of verify compare as a whole: in scripts, and with `stdout` of a step.
+/// The outputs that the checks of verify compare with a plain text that is not empty.
 fn wanted<'a>(view: &TaskView<'a>) -> Vec<Wanted<'a>> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+@ ".contains(c);
+    let mut found = compared(view);
+    found.retain(|wanted| {
+        let empty = matches!(wanted.text.as_str(), "" | "null" | "None");
+        !empty && !wanted.runs.is_empty() && wanted.text.chars().all(plain)
+    });
+    found
+}
+
+/// The outputs that the checks of verify compare as a whole: in scripts, and with `stdout` of a step.
+pub(super) fn compared<'a>(view: &TaskView<'a>) -> Vec<Wanted<'a>> {
     let mut found = Vec::new();
     for question in view.asked() {
         let text = match &question.demand {
@@ -145,7 +158,14 @@ fn wanted<'a>(view: &TaskView<'a>) -> Vec<Wanted<'a>> {
             }
             _ => continue,
         };
-        found.push(Wanted { runs: question.runs.clone(), text: text.to_owned(), span: question.span });
+        let is_not =
+            matches!(&question.demand, Demand::Compared { operator, .. } if matches!(operator.as_str(), "!=" | "-ne"));
+        let is_required = match question.is_wanted() {
+            Some(wanted) => wanted != is_not,
+            // `if [ "$n" != 3 ]; then failed=1; fi`
+            None => is_not && question.is_alone() && notes_failure(&question.content.text, question.statement),
+        };
+        found.push(Wanted { runs: question.runs.clone(), text: text.to_owned(), span: question.span, is_required });
     }
     for followed in verify(view) {
         let stdout = followed.view.step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
@@ -153,16 +173,22 @@ fn wanted<'a>(view: &TaskView<'a>) -> Vec<Wanted<'a>> {
         if let Some((arg, text)) = arg.and_then(|arg| Some((arg, arg.as_literal()?)))
             && let Some(runs) = asked::only(followed)
         {
-            found.push(Wanted { runs, text: text.trim_end().to_owned(), span: arg.span });
+            let text = text.trim_end().to_owned();
+            found.push(Wanted { runs, text, span: arg.span, is_required: true });
         }
     }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+@ ".contains(c);
-    found.retain(|wanted| {
-        let empty = matches!(wanted.text.as_str(), "" | "null" | "None");
-        !empty && !wanted.runs.is_empty() && wanted.text.chars().all(plain)
-    });
     found
 }
+
+/// Whether a test is the condition of an `if` whose body sets a variable for a failure.
+fn notes_failure(text: &str, test: &Statement) -> bool {
+    let before = text.get(..test.range.start).unwrap_or_default().trim_end();
+    let behind = text.get(test.range.end..).unwrap_or_default();
+    let body = behind.split("\nfi").next().unwrap_or_default();
+    before.ends_with("if") && !body.contains("else") && !body.contains("elif") && FAILS.is_match(body)
+}
+
+static FAILS: Ascii = ascii(r"(?i)\b(?:fail\w*|errors?|bad|rc|status|missing|wrong)=\S");
 
 /// Programs that are often run in a container or as another user.
 const CLIENTS: [&str; 5] = ["psql", "mysql", "mariadb", "sqlite3", "stat"];
@@ -195,7 +221,7 @@ fn operations(words: &[&str]) -> Vec<String> {
 }
 
 /// Commands that pass on their input.
-fn passes(run: &Run<'_>) -> bool {
+pub(super) fn passes(run: &Run<'_>) -> bool {
     matches!(run.statement.name(), "head" | "tail" | "sort" | "cat" | "tee" | "xargs")
         || run.statement.name() == "tr" && asked::options(run).contains('d')
 }

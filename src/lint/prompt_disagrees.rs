@@ -144,10 +144,22 @@ fn is_spoken(lower: &str, word: &str) -> bool {
 
 /// Whether the prompt adds this number to another or subtracts it: verify then checks the result.
 fn is_added(lower: &str, number: &str) -> bool {
+    let word = number.parse::<usize>().ok().and_then(|number| NUMBERS.get(number.checked_sub(2)?)).copied();
+    let is_taken = |at: usize| {
+        let before = lower[..at].trim_end();
+        let before = ["the", "these", "those"].iter().find_map(|word| before.strip_suffix(word)).unwrap_or(before);
+        const VERBS: [&str; 10] =
+            ["delete", "remove", "drop", "close", "archive", "cancel", "transfer", "deposit", "withdraw", "refund"];
+        VERBS.iter().any(|verb| before.trim_end().ends_with(verb))
+    };
+    if word.is_some_and(|word| whole_numbers(lower, word).any(is_taken)) {
+        return true;
+    }
     whole_numbers(lower, number).any(|at| {
         let before = lower[..at].trim_end();
         let behind = lower[at + number.len()..].trim_start();
-        ["add", "adding", "subtract", "by", "plus", "minus"].iter().any(|word| before.ends_with(word))
+        is_taken(at)
+            || ["add", "adding", "subtract", "by", "plus", "minus"].iter().any(|word| before.ends_with(word))
             || ["more", "additional", "extra", "further", "fewer"].iter().any(|word| behind.starts_with(word))
     })
 }
@@ -517,10 +529,17 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             .collect();
         if let [given] = given.iter().copied().collect::<Vec<_>>()[..]
             && given.parse::<f64>().ok() != value.parse::<f64>().ok()
+            && !is_of_another(view, fact, given)
         {
             out.push(disagrees(fact.span, &value, given, prompt));
         }
     }
+}
+
+/// Whether setup gives a field this value, and another check requires the value from the prompt: there are two of them.
+fn is_of_another(view: &TaskView<'_>, fact: &facts::Fact, told: &str) -> bool {
+    let has = |facts: &[facts::Fact], value: &str| facts.iter().any(|f| f.key == fact.key && f.text() == value);
+    has(facts::asked(view), told) && has(facts::given(view), &fact.text())
 }
 
 /// All texts of a task except its prompt: those of verify, and the others.

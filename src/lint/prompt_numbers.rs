@@ -21,7 +21,7 @@ const WORDS: [&str; 12] =
     ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
 /// The value of a number, in digits or as a word.
-fn number(word: &str) -> Option<u64> {
+pub(super) fn number(word: &str) -> Option<u64> {
     let place = WORDS.iter().position(|known| *known == word);
     place.map(|place| place as u64 + 1).or_else(|| word.parse().ok())
 }
