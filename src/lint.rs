@@ -211,12 +211,6 @@ fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
     tallies::sorted(view, out);
 }
 
-/// A check that is true before the agent runs.
-fn holds_already(view: &TaskView<'_>, out: &mut Diagnostics) {
-    already_true::check(view, out);
-    tallies::unchanged(view, out);
-}
-
 /// A comparison that means something else, or whose sides never have the same form.
 fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     comparison::check(view, out);
@@ -271,6 +265,7 @@ fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     already_true::check(view, out);
     beforehand::check(view, out);
+    tallies::unchanged(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -519,7 +514,6 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(done_before) },
-    Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(holds_already) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },

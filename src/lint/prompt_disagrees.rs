@@ -362,7 +362,7 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             // A chart names its objects after the release and itself.
             if said.contains(name)
                 || others.contains(name)
-                || name.match_indices(['-', '_']).any(is_combined)
+                || others.contains("helm") && name.match_indices(['-', '_']).any(is_combined)
                 || !told.insert(name.to_owned())
             {
                 continue;
