@@ -478,16 +478,21 @@ fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
 fn other_digits(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.' | ':');
     let is_name = |word: &str| {
-        word.contains(['/', '-'])
-            && word.len() > 4
-            && !word.contains("://")
-            && word.bytes().filter(u8::is_ascii_alphabetic).count() > 2
+        word.len() > 4
             && word.bytes().any(|b| b.is_ascii_digit())
+            && word.bytes().any(|b| matches!(b, b'/' | b'-'))
+            && word.bytes().filter(u8::is_ascii_alphabetic).count() > 2
+            && !word.contains("://")
     };
     let masked = |word: &str| word.replace(|c: char| c.is_ascii_digit(), "0");
     let texts = facts::elsewhere(view);
-    let words = said.split(|c| !part(c)).map(|word| word.trim_end_matches(['.', ':']));
-    let asked: BTreeSet<&str> = words.filter(|word| is_name(word) && !texts.verify.contains(word)).collect();
+    if !said.bytes().any(|b| b.is_ascii_digit()) {
+        return;
+    }
+    let words =
+        said.split_whitespace().map(|word| word.trim_matches(|c: char| !(c.is_ascii_alphanumeric() || c == '/')));
+    let asked: BTreeSet<&str> =
+        words.filter(|word| is_name(word) && word.chars().all(part) && !texts.verify.contains(word)).collect();
     if asked.is_empty() {
         return;
     }

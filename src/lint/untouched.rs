@@ -124,7 +124,8 @@ fn others(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
 
 /// `[ -n "$(git status --porcelain)" ]`, where the prompt asks for a clean working tree.
 fn clean(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
-    if !CLEAN.is_match(said) {
+    // Text is searched faster than by a regular expression.
+    if !["lean", "LEAN", "ncommitted"].iter().any(|word| said.contains(word)) || !CLEAN.is_match(said) {
         return;
     }
     for question in view.asked().iter().filter(|question| question.demand == Demand::There) {
@@ -148,6 +149,10 @@ fn clean(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
 /// `SELECT count(*) … WHERE customer = 'acme' AND status = 'pending'` must be 2, where the prompt asks to set the status of
 /// acme's orders from `pending` to `shipped`.
 fn rows(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let verified = &facts::elsewhere(view).verify;
+    if !["elect", "ELECT"].iter().any(|word| verified.contains(word)) {
+        return;
+    }
     let mut counts: Vec<(Span, String, String)> = Vec::new();
     for question in view.asked() {
         let Demand::Compared { operator, with } = &question.demand else { continue };
