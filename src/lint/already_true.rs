@@ -1198,7 +1198,7 @@ static OLD: Ascii = ascii(
     r#"(?i)\b(?:instead of|rather than|in place of|no longer(?:\s+(?:on|in|at|to|with|for|by))?)\s+[`"']?([\w.:/-]+)"#,
 );
 static AT_MOST_ONCE: Ascii = ascii(
-    r"(?i)\b(?:already|unless|if|exists?|leave|leaves|keep|keeps|kept|stays?|remains?|unchanged|still|without)\b",
+    r"(?i)\bunless\s|\b(?:already|if|exists?|leave|leaves|keep|keeps|kept|stays?|remains?|unchanged|still|without)\b",
 );
 /// The old value may be in a copy.
 static COPIES: Ascii = ascii(r"(?i)\b(?:copy|copies|backup|back up|as it was)\b");
