@@ -36,6 +36,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     rearranged(view, said, prompt, out);
     other_digits(view, said, prompt, out);
     numbers(view, said, prompt, out);
+    ports(view, said, prompt, out);
+    prefixes(view, said, prompt, out);
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, said, &known, prompt, out);
     limits(view, said, &known, prompt, out);
@@ -510,6 +512,38 @@ fn other_digits(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnos
                     out.push(disagrees(run.content.span(run.statement.range.clone()), word, other, prompt));
                 }
             }
+        }
+    }
+}
+
+/// `on port 8080 that forwards to port 80`, but verify requires `port` 80 and `targetPort` 8080.
+fn ports(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let facts = facts::asked(view);
+    let of = |key: &str, value: &str| facts.iter().find(|fact| fact.key == key && fact.text() == value);
+    if !facts.iter().any(|fact| fact.key == "targetPort") {
+        return;
+    }
+    for found in super::service_port::FORWARDS.captures_iter(said) {
+        let (outer, inner) = (&found[1], &found[2]);
+        let is_told = of("port", outer).is_some() || of("targetPort", inner).is_some();
+        if let (Some(port), Some(_), false) = (of("port", inner), of("targetPort", outer), is_told) {
+            out.push(disagrees(port.span, &format!("port {inner} and targetPort {outer}"), &found[0], prompt));
+        }
+    }
+}
+
+/// `the prefix "tmp/"`, but verify requires `.Prefix == "tmp"`.
+fn prefixes(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    for fact in facts::asked(view).iter().filter(|fact| fact.exact && fact.key.to_lowercase().ends_with("prefix")) {
+        let value = fact.text();
+        let mut places = said.match_indices(&value).filter(|(at, _)| !said[..*at].ends_with(char::is_alphanumeric));
+        let is_folder = |(at, word): (usize, &str)| {
+            let behind = said[at + word.len()..].strip_prefix('/');
+            behind.is_some_and(|behind| !behind.starts_with(char::is_alphanumeric))
+        };
+        if value.len() > 1 && said.contains(&value) && places.all(is_folder) {
+            out.push(disagrees(fact.span, &value, &format!("{value}/"), prompt));
+            return;
         }
     }
 }

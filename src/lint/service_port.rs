@@ -58,8 +58,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 static URL: Ascii = ascii(r"://([a-z0-9-]+)\.[a-z0-9{}.$_-]+\.svc(?:\.cluster\.local)?:(\d+)");
-static FORWARDS: Ascii = ascii(
-    r"(?i)\bport (\d+) (?:of the service )?to (?:the )?(?:container port|target port|targetPort|container's port) (\d+)",
+pub(super) static FORWARDS: Ascii = ascii(
+    r"(?i)\bport (\d+),? (?:of the service )?(?:(?:that |which )?forwards to (?:the )?(?:(?:container|target) )?port|to (?:the )?(?:container port|target port|targetPort|container's port)) (\d+)",
 );
 
 /// The service and its port in `kubectl port-forward svc/NAME LOCAL:PORT`.
