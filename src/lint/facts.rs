@@ -827,6 +827,13 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
 pub(super) fn field(command: &str) -> Option<&str> {
     let found = FIELD.captures(command)?;
     let path = (1..5).find_map(|group| found.get(group))?;
+    // `{.spec.minReplicas}-{.spec.maxReplicas}` prints more than one field.
+    let behind = command[path.end()..].strip_prefix('}').filter(|_| found.get(1).is_some());
+    if behind
+        .is_some_and(|behind| behind.starts_with(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ')' | '`')))
+    {
+        return None;
+    }
     // In `.items[] | select(…) | .name`, the last part is printed.
     if let Some(quote @ ('\'' | '"')) = command[..path.start()].chars().next_back().filter(|_| found.get(2).is_some())
         && let Some((filter, _)) = command[path.start()..].split_once(quote)

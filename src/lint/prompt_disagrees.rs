@@ -523,7 +523,7 @@ fn ports(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     if !facts.iter().any(|fact| fact.key == "targetPort") {
         return;
     }
-    for found in super::service_port::FORWARDS.captures_iter(said) {
+    for found in texts::FORWARDS.captures_iter(said) {
         let (outer, inner) = (&found[1], &found[2]);
         let is_told = of("port", outer).is_some() || of("targetPort", inner).is_some();
         if let (Some(port), Some(_), false) = (of("port", inner), of("targetPort", outer), is_told) {

@@ -39,7 +39,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Some(ports) if !ports.contains(&port) && !texts::has_word(&said, &number) => ports.clone(),
             Some(_) => continue,
             // `forwards port 9100 to the container port 9113`
-            None => match FORWARDS.captures(&said) {
+            None => match texts::FORWARDS.captures(&said) {
                 Some(found) if texts::has_word(&said, &name) && found[2] == number && found[1] != number => {
                     found[1].parse().into_iter().collect()
                 }
@@ -58,9 +58,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 static URL: Ascii = ascii(r"://([a-z0-9-]+)\.[a-z0-9{}.$_-]+\.svc(?:\.cluster\.local)?:(\d+)");
-pub(super) static FORWARDS: Ascii = ascii(
-    r"(?i)\bport (\d+),? (?:of the service )?(?:(?:that |which )?forwards to (?:the )?(?:(?:container|target) )?port|to (?:the )?(?:container port|target port|targetPort|container's port)) (\d+)",
-);
 
 /// The service and its port in `kubectl port-forward svc/NAME LOCAL:PORT`.
 fn forwarded(run: &Run<'_>) -> Option<(String, u16)> {

@@ -120,3 +120,8 @@ pub(super) fn written_apart(text: &str, kind: &str) -> bool {
     let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));
     ends(0) || text.ends_with('s') && ends(1)
 }
+
+/// `forwards port 9100 to the container port 9113`: the two ports.
+pub(super) static FORWARDS: Ascii = ascii(
+    r"(?i)\bport (\d+),? (?:of the service )?(?:(?:that |which )?forwards to (?:the )?(?:(?:container|target) )?port|to (?:the )?(?:container port|target port|targetPort|container's port)) (\d+)",
+);
