@@ -558,7 +558,7 @@ impl Shared<'_> {
                 true => script::views(unit, task, self.scripts, sources, files),
                 false => Vec::new(),
             };
-            let too_large = lint::too_large(task, &scripts).filter(|_| self.options.soft);
+            let too_large = if self.options.soft { lint::too_large(task, &scripts) } else { None };
             let soft = self.options.soft && too_large.is_none();
             all.extend(too_large);
             let sourced = effects::sourced(&scripts, self.scripts, sources, files);

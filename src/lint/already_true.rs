@@ -180,7 +180,12 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 && !KEEPS.is_match(head)
                 && (clause.starts_with(" to ") || clause.starts_with("` to "))
         });
-        if changes && same.all(|fact| fact.text() == value) {
+        // The new value is required as well, so the old one is that of another resource.
+        let is_changed = asked.iter().any(|other| {
+            let text = other.text();
+            alike(&other.key, &question.key) && text != value && texts::has_word(said, &text)
+        });
+        if changes && !is_changed && same.all(|fact| fact.text() == value) {
             told.push(value.clone());
             out.push(
                 Diagnostic::new(

@@ -117,11 +117,13 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
 }
 
 /// The name at the start of some tokens without its schema, and the tokens after it.
-fn name(tokens: &[Token]) -> Option<(String, &[Token])> {
-    let [Token::Word(first), rest @ ..] = tokens else { return None };
-    match rest {
-        [Token::Sign('.'), behind @ ..] => name(behind),
-        _ => Some((first.clone(), rest)),
+fn name(mut tokens: &[Token]) -> Option<(String, &[Token])> {
+    loop {
+        let [Token::Word(first), rest @ ..] = tokens else { return None };
+        match rest {
+            [Token::Sign('.'), behind @ ..] => tokens = behind,
+            _ => return Some((first.clone(), rest)),
+        }
     }
 }
 

@@ -1036,8 +1036,15 @@ fn set_to<'s>(said: &'s str, lower: &str, fact: &facts::Fact) -> BTreeSet<&'s st
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let whole = |at: usize| !said[..at].ends_with(part);
     let value = |rest: &'s str, pattern: &Ascii| {
-        let value = pattern.captures(rest)?.get(1)?.as_str().trim_end_matches(['.', ':', '-']);
-        (!value.is_empty() && !FILLERS.contains(&value)).then_some(value)
+        let found = pattern.captures(rest)?.get(1)?;
+        let value = found.as_str().trim_end_matches(['.', ':', '-']);
+        // `set duplicateOf to the older one` describes the value.
+        let is_description = rest
+            .get(found.end()..)?
+            .split_whitespace()
+            .next()
+            .is_some_and(|word| word.trim_end_matches(['.', ',', ';']) == "one");
+        (!value.is_empty() && !FILLERS.contains(&value) && !is_description).then_some(value)
     };
     // An ordinary word in a sentence may not be the key.
     let is_written = key.len() > 3 && key.bytes().any(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'));
