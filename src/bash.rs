@@ -11,8 +11,9 @@ pub mod prompt;
 mod stand_in;
 pub mod syntax;
 pub mod tools;
+pub mod unroll;
 
-use std::{cell::RefCell, ops::Range};
+use std::{borrow::Cow, cell::RefCell, ops::Range};
 
 use tree_sitter::{Node, Parser, Tree, TreeCursor};
 
@@ -83,10 +84,57 @@ pub fn parse(text: &str) -> Option<Script> {
             parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_ok().then_some(parser)
         });
     }
-    let tree = PARSER.with_borrow_mut(|parser| parser.as_mut()?.parse(text, None))?;
+    let ended = with_ends(text);
+    let tree = PARSER.with_borrow_mut(|parser| parser.as_mut()?.parse(ended.as_bytes(), None))?;
     // A text this short cannot be nested deeper.
     let flat = text.len() < DEPTH / 2 || !is_deep(&tree);
     flat.then(|| Script { text: text.to_owned(), tree })
+}
+
+/// The text with a `;` in place of the end of each line that consists of several assignments. The grammar does not see this end, and
+/// takes the command on the next line for one that gets these variables.
+fn with_ends(text: &str) -> Cow<'_, str> {
+    let mut ends = Vec::new();
+    let mut start = 0;
+    while let Some(len) = text[start..].find('\n') {
+        let line = &text[start..start + len];
+        if line.trim_start().starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            ends.extend(assignments(line).filter(|(count, _)| *count > 1).map(|(_, end)| start + end));
+        }
+        start += len + 1;
+    }
+    if ends.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut text = text.to_owned();
+    ends.into_iter().for_each(|end| text.replace_range(end..=end, ";"));
+    Cow::Owned(text)
+}
+
+/// The number of assignments of which a line consists, and its first byte behind them that is a blank or the end. `None` if it contains
+/// anything else than a comment.
+fn assignments(line: &str) -> Option<(usize, usize)> {
+    let (mut count, mut rest) = (0, line.trim_start());
+    loop {
+        let name = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+        let mut at = name + 1;
+        (name > 0 && rest.as_bytes().get(name) == Some(&b'=')).then_some(())?;
+        while let Some(c) = rest[at..].chars().next().filter(|c| !c.is_whitespace()) {
+            at += match c {
+                '\'' => 2 + rest[at + 1..].find('\'')?,
+                '"' => 1 + ast::closing_quote(&rest[at..])?,
+                '$' if rest[at..].starts_with("$(") => 2 + ast::closing(&rest[at + 1..], b'(', b')')?,
+                '(' | '\\' | '`' | ';' | '&' | '|' | '<' | '>' => return None,
+                c => c.len_utf8(),
+            };
+        }
+        count += 1;
+        let end = line.len() - rest.len() + at;
+        rest = rest[at..].trim_start();
+        if rest.is_empty() || rest.starts_with('#') {
+            return Some((count, end));
+        }
+    }
 }
 
 fn is_deep(tree: &Tree) -> bool {

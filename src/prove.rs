@@ -322,7 +322,8 @@ impl<'a> Prover<'a> {
                 // If the jail cannot handle a task, its proof is incomplete.
                 Ok(answer.unwrap_or_else(|why| Certificate { hindered: Some(why), ..Certificate::default() }))
             }
-            (Err(_), Some(jail)) => Err(jail.fault()),
+            // The task may have ended the jail. The next one gets another jail.
+            (Err(_), Some(jail)) => Ok(Certificate { stopped: Some(jail.fault()), ..Certificate::default() }),
             (Err(why), None) => Err(why.to_string()),
         }
     }

@@ -1191,6 +1191,16 @@ fn conversions_that_are_almost_equivalent_are_refuted() {
             "OUT=$(kubectl get cronjob a -o jsonpath='{.spec.schedule}')\n[[ \"$OUT\" =~ ^\\*/[0-9]+\\ \\* ]]",
             &[("[0-9]+", "[0-9]+[0-9]")],
         ),
+        // A check of a number of files, and what it compares with.
+        (
+            "test -f /tmp/moved/out/a.txt || exit 1\nwant_out=1\nfor d in out; do\n  n=$(find /tmp/moved/$d -type f | wc -l)\n  w=want_$d\n  if [ \"$n\" -ne \"${!w}\" ]; then exit 1; fi\ndone\nkubectl get svc web",
+            &[("want_out=1\n", "")],
+        ),
+        // A variable that may be unset or empty.
+        (
+            ": \"${REPO:?no repository}\"\ngh issue view 3 -R \"$REPO\" | grep -q CLOSED",
+            &[(": \"${REPO:?no repository}\"", ": \"${REPO?no repository}\"")],
+        ),
     ];
     for (script, faults) in right {
         let proof = proof_of(script, faults);

@@ -344,8 +344,39 @@ fn push_text(out: &mut Vec<Part>, more: &str, is_quoted: bool) {
     }
 }
 
+/// The patterns of `A | "b c"*`. `None` if one is empty, or contains blanks outside of quotes.
+fn alternatives(text: &str) -> Option<Vec<&str>> {
+    let mut patterns = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    while let Some(c) = text[at..].chars().next() {
+        at += match c {
+            '\\' => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+            '\'' => 2 + text[at + 1..].find('\'')?,
+            '"' => 1 + closing_quote(&text[at..])?,
+            '$' | '(' => return None,
+            '|' => {
+                patterns.push(text[from..at].trim());
+                from = at + 1;
+                1
+            }
+            c => c.len_utf8(),
+        };
+    }
+    patterns.push(text[from..].trim());
+    let is_plain = |pattern: &&str| {
+        let mut bare = pattern.to_string();
+        for quote in ['"', '\''] {
+            while let Some((before, rest)) = bare.split_once(quote).map(|(a, b)| (a.to_owned(), b.to_owned())) {
+                bare = before + rest.split_once(quote).map_or("", |(_, behind)| behind);
+            }
+        }
+        !pattern.is_empty() && !bare.contains(char::is_whitespace)
+    };
+    patterns.iter().all(is_plain).then_some(patterns)
+}
+
 /// The offset of the quote that closes `"…"`, skipping substitutions.
-fn closing_quote(text: &str) -> Option<usize> {
+pub(super) fn closing_quote(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
     while at < bytes.len() {
@@ -649,15 +680,17 @@ impl<'s> Reader<'s> {
             if has_token(item, ";&") || has_token(item, ";;&") || otherwise.is_some() {
                 return None;
             }
-            let patterns = fields(item, "value");
             let end = children(item).into_iter().find(|c| c.kind() == ")")?.end_byte();
             let body = children(item).into_iter().filter(|c| c.start_byte() >= end).collect();
             let body = self.of(body, depth);
-            if patterns.iter().any(|p| self.text(*p) == "*") {
+            // The grammar splits patterns such as `*"a b"*`.
+            let written = self.script.text.get(item.start_byte()..end - 1)?.trim();
+            let patterns = alternatives(written.strip_prefix('(').unwrap_or(written))?;
+            if patterns.contains(&"*") {
                 otherwise = Some(body);
                 continue;
             }
-            let tests: Vec<_> = patterns.iter().map(|p| format!("{subject} == {}", self.text(*p))).collect();
+            let tests: Vec<_> = patterns.iter().map(|pattern| format!("{subject} == {pattern}")).collect();
             let test = Kind::Test(tests.join(" || "), true);
             let range = item.start_byte()..end;
             branches.push((vec![plain(range, test)], body));
@@ -719,6 +752,13 @@ impl<'s> Reader<'s> {
         let word = parts.first().map_or("", |n| self.text(*n));
         let mut assigns = Vec::new();
         let mut flags = false;
+        // A name for another variable.
+        if parts[1..]
+            .iter()
+            .any(|part| part.kind() == "word" && self.text(*part).starts_with('-') && self.text(*part).contains('n'))
+        {
+            return Kind::Other(self.text(node).to_owned());
+        }
         for child in &parts[1..] {
             match child.kind() {
                 "variable_assignment" => assigns.push(self.assign(*child)),

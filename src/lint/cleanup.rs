@@ -10,7 +10,7 @@ use crate::{
     bash::tools,
     diagnostic::{Diagnostic, Diagnostics},
     effects::{Act, Verb, shell::Run, value::Value},
-    hir::PhaseKind,
+    hir::{Dialect, PhaseKind},
     source::Span,
 };
 
@@ -135,7 +135,11 @@ fn cleanup<'a>(view: &'a TaskView<'_>) -> impl Iterator<Item = &'a Act> {
 
 /// `docker network rm` before the `docker rm` of the containers in the network.
 fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let acts: Vec<&Act> = cleanup(view).filter(|act| act.verb == Verb::Deletes).collect();
+    let mut acts: Vec<&Act> = cleanup(view).filter(|act| act.verb == Verb::Deletes).collect();
+    if view.task.dialect == Dialect::Portable {
+        // Its cleanup runs the last step first.
+        acts.sort_by_key(|act| std::cmp::Reverse(act.step.start));
+    }
     // A role whose privileges have been revoked can be dropped.
     let scripts = || view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
     let disowned =

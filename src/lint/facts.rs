@@ -1,6 +1,10 @@
 //! The fields that setup sets and verify checks, with their values.
 
-use std::cell::{LazyCell, OnceCell};
+use std::{
+    cell::{LazyCell, OnceCell},
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
@@ -20,7 +24,7 @@ use crate::{
         value::Value,
     },
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind, Step, Task},
-    source::{Span, resolve},
+    source::{Span, mentions, resolve},
 };
 
 /// Facts about a task, each computed when a rule first needs it.
@@ -30,6 +34,7 @@ pub struct Facts<'a> {
     given: OnceCell<Vec<Fact>>,
     asked: OnceCell<Vec<Fact>>,
     elsewhere: OnceCell<Elsewhere>,
+    data: OnceCell<String>,
     words: OnceCell<FxHashSet<String>>,
     declared: OnceCell<FxHashSet<String>>,
     scripts: OnceCell<Places>,
@@ -152,7 +157,35 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
             step.templates(&mut |template| push(Some(phase), &texts::written(template)));
         });
         view.scripts.iter().for_each(|script| push(Some(script.phase), &script.content.text));
+        found.rest.push_str(data(view));
         found
+    })
+}
+
+/// The most files that are read for one task, and the most bytes of one.
+const FILES: usize = 20;
+const LARGEST: usize = 64 << 10;
+
+/// The texts of the files beside a task that its setup names, such as `seed.sql` and `manifests/`.
+pub(super) fn data<'a>(view: &TaskView<'a>) -> &'a str {
+    view.facts.data.get_or_init(|| {
+        let mut named: BTreeMap<PathBuf, bool> = BTreeMap::new();
+        let mut add = |text: &str, dir: &Path| named.extend(mentions(text, dir, view.files));
+        view.task.setup.steps.iter().for_each(|step| {
+            step.walk(&mut |step| step.templates(&mut |template| add(&texts::written(template), &view.task.dir)));
+        });
+        for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup) {
+            add(&script.content.text, script.dir.as_deref().unwrap_or(&view.task.dir));
+        }
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for (path, is_dir) in named {
+            match is_dir {
+                true => paths.extend(view.files.list(&path).iter().map(|name| path.join(name))),
+                false => paths.push(path),
+            }
+        }
+        let texts = paths.iter().take(FILES).filter_map(|path| String::from_utf8(view.files.read(path).ok()?).ok());
+        texts.filter(|text| text.len() <= LARGEST).fold(String::new(), |all, text| all + &text + "\n")
     })
 }
 

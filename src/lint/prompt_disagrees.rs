@@ -57,12 +57,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     nouns(view, said, &known, prompt, out);
     cases(view, said, prompt, out);
     namespaces(view, said, prompt, out);
-    let mut asked = values(said);
+    let (mut asked, mut known_of_prompt) = (values(said), mentioned(said));
     // A prompt may contain numbers as words.
     let lower = said.to_lowercase();
     for (number, word) in NUMBERS.iter().enumerate() {
         if is_spoken(&lower, word) {
-            asked.insert(Item { form: "number of 1".to_owned(), text: (number + 2).to_string() });
+            let item = Item { form: "number of 1".to_owned(), text: (number + 2).to_string() };
+            known_of_prompt.insert(item.clone());
+            asked.insert(item);
         }
     }
     if asked.is_empty() {
@@ -73,7 +75,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let expected: Vec<(Span, Item)> = expected(view)
         .into_iter()
         .flat_map(|(span, text)| values(&text).into_iter().map(move |item| (span, item)))
-        .filter(|(_, item)| forms.contains(item.form.as_str()) && !asked.contains(item) && !is_told(&lower, &item.text))
+        .filter(|(_, item)| forms.contains(item.form.as_str()) && !known_of_prompt.contains(item) && !is_told(&lower, &item.text))
         .collect();
     if expected.is_empty() {
         return;
@@ -93,7 +95,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         step.args.iter().for_each(|(_, arg)| constants_in(arg, text));
         step.expect.iter().for_each(|(_, arg)| constants_in(arg, text));
     });
-    let (others, verified) = (values(&others), values(&verified));
+    others.push_str(facts::data(view));
+    let (others, verified) = (mentioned(&others), mentioned(&verified));
     let is_counted = |item: &Item| {
         !item.form.starts_with("number")
             || !is_added(&lower, &item.text) && is_counted(&lower, &item.text, &facts::elsewhere(view).verify)
@@ -631,6 +634,7 @@ impl Known {
             step.args.iter().for_each(|(_, arg)| add(arg));
             step.expect.iter().for_each(|(_, arg)| add(arg));
         });
+        known.others.push_str(facts::data(view));
         known
     }
 
@@ -1478,11 +1482,28 @@ struct Item {
 
 /// The values with a form: numbers from 2, amounts, images with a tag, words in capitals.
 fn values(text: &str) -> BTreeSet<Item> {
+    read_values(text, false)
+}
+
+/// These, and the numbers that are parts of dates, times, names and addresses.
+fn mentioned(text: &str) -> BTreeSet<Item> {
+    read_values(text, true)
+}
+
+fn read_values(text: &str, with_parts: bool) -> BTreeSet<Item> {
     let mut found = BTreeSet::new();
     for m in VALUE.find_iter(text) {
         let (word, behind) = (m.as_str(), text[m.end()..].trim_start_matches(' '));
         // The range of an expression: `rate(requests[5m])`.
         if text[..m.start()].ends_with('[') && behind.starts_with(']') && word.ends_with('m') {
+            continue;
+        }
+        // A part of a date, a time, a name or an address.
+        let is_number = !with_parts && word.bytes().all(|b| b.is_ascii_digit());
+        if is_number && (is_joined(text[..m.start()].chars().rev()) || is_joined(text[m.end()..].chars())) {
+            continue;
+        }
+        if is_number && word.len() == 4 && MONTH.is_match(&text[..m.start()]) {
             continue;
         }
         let form = match word {
@@ -1503,6 +1524,15 @@ fn values(text: &str) -> BTreeSet<Item> {
     }
     found
 }
+
+/// Whether a text goes on with a sign within a word and more of the word.
+fn is_joined(mut text: impl Iterator<Item = char>) -> bool {
+    text.next().is_some_and(|c| matches!(c, '-' | ':' | '/' | '_')) && text.next().is_some_and(char::is_alphanumeric)
+}
+
+static MONTH: Ascii = ascii(
+    r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December)(?: \d{1,2})?,? $",
+);
 
 static VALUE: Ascii = ascii(
     r"(?-u)\b(?:[a-z][a-z0-9-]*(?:/[a-z0-9-]+)*:v?\d[\w.-]*\w|\d+(?:\.\d+)?(?:Ki|Mi|Gi|Ti|m|MB|GB|KB)\b|\d+\b|[A-Z][A-Z0-9_]{4,}\b)",

@@ -78,6 +78,14 @@ pub struct Content {
     digest: [u8; 32],
 }
 
+impl Content {
+    /// Whether it is one decimal number.
+    fn is_number(&self) -> bool {
+        let text = self.bytes.trim_ascii();
+        !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+    }
+}
+
 impl PartialEq for Content {
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest
@@ -243,6 +251,11 @@ fn put(path: &Path, entry: Option<&Entry>) -> io::Result<()> {
     }
 }
 
+/// Whether a file contains the number of a process, by its name: `/tmp/server.pid`.
+pub fn is_of_process(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().split(['.', '-', '_']).any(|part| part == "pid"))
+}
+
 /// Regular files, by their paths as a task knows them.
 pub type Written = Vec<(PathBuf, u32, Arc<Content>)>;
 
@@ -259,7 +272,12 @@ pub fn written(state: &State) -> Written {
         let private = first.starts_with("gevals-") || first.starts_with("tmp.") || first == RANDOM_ID;
         (!private).then(|| path.to_owned())
     };
+    let number = Arc::new(Content { bytes: Vec::new(), digest: [0; 32] });
     let file = |(path, entry): (&PathBuf, &Entry)| match entry {
+        // The system chooses the number of a process.
+        Entry::File(mode, content) if is_of_process(path) && content.is_number() => {
+            Some((known(path)?, *mode, Arc::clone(&number)))
+        }
         Entry::File(mode, content) => Some((known(path)?, *mode, Arc::clone(content))),
         _ => None,
     };

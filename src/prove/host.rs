@@ -400,7 +400,12 @@ impl ProofHost {
                             let _ = self.real().create_dir_all(&path);
                             continue;
                         }
+                        if self.world.moves {
+                            remove_others(&path);
+                        }
                         let _ = path.parent().map(|folder| self.real().create_dir_all(folder));
+                        // A script may kill the process with this number: there must be none.
+                        let text = if files::is_of_process(&path) { NO_PROCESS } else { text };
                         let _ = self.real().write(&path, text.as_bytes(), None);
                     }
                 }
@@ -409,6 +414,30 @@ impl ProofHost {
                 }
             }
             lock(&self.told).push(event);
+        }
+    }
+}
+
+/// A number above the highest one that Linux gives a process.
+const NO_PROCESS: &str = "4194305\n";
+
+/// The most files and directories that are searched for one that the agent moves.
+const SEARCHED: usize = 500;
+
+/// Removes the files with the name of this one elsewhere in its tree, which is a directory such as `/tmp/NAME`.
+fn remove_others(path: &Path) {
+    let tree: PathBuf = path.components().take(3).collect();
+    let mut rest = if tree == *path { Vec::new() } else { vec![tree] };
+    let mut searched = 0;
+    while let Some(dir) = rest.pop().filter(|_| searched < SEARCHED) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            searched += 1;
+            let is_other = entry.file_name() == *path.file_name().unwrap_or_default() && entry.path() != path;
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => rest.push(entry.path()),
+                Ok(kind) if kind.is_file() && is_other => drop(std::fs::remove_file(entry.path())),
+                _ => {}
+            }
         }
     }
 }

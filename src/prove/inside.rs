@@ -27,7 +27,7 @@ use super::{
     world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of, long},
 };
 use crate::{
-    bash::tools::fails_with_one,
+    bash::{self, tools::fails_with_one},
     compile,
     convert::looks,
     hir::{Arg, Def, OperationKind, Part, PhaseKind, Target},
@@ -85,8 +85,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         None => {
             let source = tree(Path::new("/source"));
             place(&source)?;
-            let Scripts { before, after } = planned(&job.task, &job.packages)?.scripts;
-            let mut scripts = [before, after].concat();
+            let mut scripts = planned(&job.task, &job.packages)?.scripts.texts;
             // And helpers that they source.
             let is_script = |path: &Path, text: &str| {
                 text.starts_with("#!") || path.extension().is_some_and(|end| end == "sh" || end == "bash")
@@ -126,8 +125,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     let contents: BTreeMap<String, Vec<String>> = named.iter().map(|path| (path.clone(), of_files(path))).collect();
     // An agent that answers everything that the scripts look for.
     let answer = reads_agent(&new).then(|| words.join("\n"));
-    let texts_of_scripts = [scripts.before, scripts.after].concat();
-    let (defaults, required) = (overridable(&texts_of_scripts), required(&texts_of_scripts));
+    let (defaults, required) = (overridable(&scripts.texts), required(&scripts.texts));
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
         // An agent that does its work leaves files; another one does not.
@@ -154,6 +152,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             refuses: None,
             files,
             gone: Vec::new(),
+            moves: false,
             once: None,
             loud: false,
             operations,
@@ -247,6 +246,9 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
                 proof.near.push_back(other);
             }
         }
+        if best.moves {
+            proof.near.push_back(World { moves: false, ..best.clone() });
+        }
         // The agent may not have removed what it should remove.
         for at in 0..best.gone.len() {
             let mut other = best.clone();
@@ -268,6 +270,16 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         for name in best.env.keys() {
             let mut other = best.clone();
             other.env.remove(name);
+            proof.near.push_back(other);
+            let mut empty = best.clone();
+            empty.env.insert(name.clone(), String::new());
+            proof.near.push_back(empty);
+        }
+        // A script may count the files of a directory.
+        let beside: BTreeSet<String> = best.files.iter().filter_map(|(path, _)| beside(path)).collect();
+        for path in beside {
+            let mut other = best.clone();
+            other.files.push((path, "more\n".to_owned()));
             proof.near.push_back(other);
         }
         if answer.is_some() {
@@ -369,6 +381,13 @@ fn differ(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> bool {
     let holes = |question: &[(String, Vec<String>)]| question.iter().map(|(_, texts)| texts.len()).collect::<Vec<_>>();
     let whole = |question: &[(String, Vec<String>)]| question.iter().all(|(_, texts)| texts.len() == 1);
     a != b && (whole(a) && whole(b) || holes(a) == holes(b))
+}
+
+/// Another file in the directory of a file, with the same ending.
+fn beside(path: &str) -> Option<String> {
+    let (folder, name) = path.rsplit_once('/').filter(|(_, name)| !name.is_empty())?;
+    let end = name.rfind('.').map_or("", |at| &name[at..]);
+    Some(format!("{folder}/another{end}"))
 }
 
 /// Another value of the same kind as a default.
@@ -921,9 +940,14 @@ pub async fn explore(
         let files =
             named.iter().map(|(path, own)| (path.clone(), own.first().map_or_else(String::new, |t| format!("{t}\n"))));
         let other = World { files: files.collect(), ..world.clone() };
-        let ran = ran(old, &looked(&other), stage).await?;
-        if ran.shown() >= most.shown() {
-            (*world, *most) = (other, ran);
+        let ran_other = ran(old, &looked(&other), stage).await?;
+        if ran_other.shown() >= most.shown() {
+            (*world, *most) = (other, ran_other);
+        }
+        let moved = World { moves: true, ..world.clone() };
+        let ran_moved = ran(old, &looked(&moved), stage).await?;
+        if ran_moved.shown() > most.shown() {
+            (*world, *most) = (moved, ran_moved);
         }
     }
     for (path, own) in named {
@@ -1031,9 +1055,12 @@ pub struct Planned {
     pub scripts: Scripts,
 }
 
-/// Texts of scripts, by when they run: before or after the agent.
+/// Texts of scripts.
 #[derive(Default)]
 pub struct Scripts {
+    /// As the author wrote them.
+    pub texts: Vec<String>,
+    /// With their loops and calls written out, by when they run: before or after the agent.
     pub before: Vec<String>,
     pub after: Vec<String>,
 }
@@ -1094,28 +1121,28 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
     for unit in &compiled.project.tasks {
         let Some(task) = &unit.task else { continue };
         task.walk(&mut |phase, step| {
-            let scripts = if phase == PhaseKind::Setup { &mut scripts.before } else { &mut scripts.after };
-            if let Some(file) = step.arg("file").and_then(Arg::as_literal) {
-                let text = fs::read_to_string(task.dir.join(file)).unwrap_or_default();
-                mined(&text, &mut words);
-                paths(&text, &mut named);
+            let file = step.arg("file").and_then(Arg::as_literal).map(|file| task.dir.join(file));
+            let inline = step.arg("inline").and_then(Arg::as_literal).map(str::to_owned);
+            let of_file = file.as_ref().map(|file| fs::read_to_string(file).unwrap_or_default());
+            for text in of_file.into_iter().chain(inline) {
+                let beside = file.as_ref().and_then(|file| file.parent()).unwrap_or(&task.dir);
+                let sourced = |path: &str| {
+                    [beside, task.dir.as_path()].iter().find_map(|dir| fs::read_to_string(dir.join(path)).ok())
+                };
+                let all = bash::unroll::unrolled(&text, &sourced).unwrap_or_else(|| text.clone());
+                mined(&all, &mut words);
+                paths(&all, &mut named);
                 if phase == PhaseKind::Verify {
-                    looked.extend(places::places(&text));
+                    looked.extend(places::places(&all));
                 }
-                scripts.push(text);
-            }
-            if let Some(text) = step.arg("inline").and_then(Arg::as_literal) {
-                let found = places::places(text);
-                if phase == PhaseKind::Verify {
-                    looked.extend(found.iter().cloned());
-                }
-                named.extend(found);
-                scripts.push(text.to_owned());
+                scripts.texts.push(text);
+                if phase == PhaseKind::Setup { &mut scripts.before } else { &mut scripts.after }.push(all);
             }
         });
     }
     // The agent may change a file that verify reads and setup writes, but not the files of the task otherwise.
     let is_written = |name: &str| scripts.before.iter().any(|text| text.contains(name));
+    named.retain(|name| !name.starts_with(bash::unroll::TEMPORARY));
     named.retain(|name| !Path::new(TASK).join(name).exists() || looked.contains(name) && is_written(name));
     let words = words.into_iter().take(90).collect();
     Ok(Planned { plan: *plan, words, named: named.into_iter().take(12).collect(), scripts })

@@ -64,11 +64,46 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
                 _ => flag("-d").unwrap_or_else(|| "\t".to_owned()),
             };
             let before = field.parse::<usize>().unwrap_or(1).saturating_sub(1).min(20);
+            if name == "awk"
+                && let Some(fields) = selected(&program, words)
+            {
+                let width = fields.iter().map(|(at, _)| *at).max().unwrap_or_default().max(before + 1);
+                let row = |text: &String| {
+                    let field = |at: usize| match fields.iter().find(|(own, _)| *own == at + 1) {
+                        Some((_, value)) => value.clone(),
+                        None if at == before => text.clone(),
+                        None => "a".to_owned(),
+                    };
+                    (0..width).map(field).collect::<Vec<_>>().join(&separator)
+                };
+                return wanted.iter().map(row).collect();
+            }
             let line = |text: &String| format!("{}{text}{separator}more", format!("a{separator}").repeat(before));
             wanted.iter().map(line).collect()
         }
         _ => wanted.to_vec(),
     }
+}
+
+/// What an `awk` program requires of the fields of a row, by their numbers: `$1 == "web" && $2 == n { … }`. `None` if it requires
+/// nothing, or something else.
+fn selected(program: &str, words: &[String]) -> Option<Vec<(usize, String)>> {
+    let (pattern, _) = program.split_once('{')?;
+    let given = |name: &str| {
+        let mut all = words.windows(2).filter(|pair| pair[0] == "-v").map(|pair| pair[1].as_str());
+        all.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+    };
+    let mut fields = Vec::new();
+    for condition in pattern.split("&&") {
+        let (field, value) = condition.split_once("==")?;
+        let value = value.trim();
+        let text = match value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+            Some(text) => text.to_owned(),
+            None => given(value).or_else(|| value.parse::<i64>().ok().map(|number| number.to_string()))?,
+        };
+        fields.push((field.trim().strip_prefix('$')?.parse().ok().filter(|at| (1..=20).contains(at))?, text));
+    }
+    Some(fields)
 }
 
 /// A text that matches a pattern: a basic one, in which `\|` separates alternatives, or an extended one.
@@ -105,7 +140,9 @@ fn sampled(hir: &Hir) -> String {
         HirKind::Literal(literal) => String::from_utf8_lossy(&literal.0).into_owned(),
         HirKind::Class(Class::Unicode(class)) => {
             let has = |c: &char| class.iter().any(|range| (range.start()..=range.end()).contains(c));
-            let plain = ['a', '1', 'A', '-', ' '].into_iter().find(has);
+            // `.` is mostly meant to be a dot.
+            let any = class.iter().map(|range| u32::from(range.end()) - u32::from(range.start())).sum::<u32>() > 1000;
+            let plain = ['.'].into_iter().filter(|_| any).chain(['a', '1', 'A', '-', ' ']).find(has);
             plain
                 .or_else(|| class.iter().next().map(regex_syntax::hir::ClassUnicodeRange::start))
                 .map_or_else(String::new, String::from)
@@ -203,7 +240,10 @@ pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> 
     found.dedup();
     found.truncate(12);
     if found.is_empty() {
-        return [filters.concat().as_slice(), else_wanted].concat();
+        // Each filter may find a row of its own.
+        let rows: Vec<&str> = first(usize::MAX).map(|text| text.trim_end_matches('\n')).collect();
+        let rows = Some(rows.join("\n")).filter(|_| filters.len() > 1);
+        return rows.into_iter().chain(filters.concat()).chain(else_wanted.iter().cloned()).collect();
     }
     found
 }
@@ -314,8 +354,14 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         let mut doc = Value::Null;
         let end = run(program, Vec::new(), last, &mut doc);
         // What the program itself has put there is right.
-        if at(&doc, &end).is_none_or(Value::is_null) {
-            put(&mut doc, &end, last.clone());
+        match at(&doc, &end) {
+            None | Some(Value::Null) => put(&mut doc, &end, last.clone()),
+            Some(known @ Value::Object(_)) if last.is_object() => {
+                let mut both = known.clone();
+                merge(&mut both, last.clone());
+                put(&mut doc, &end, both);
+            }
+            Some(_) => {}
         }
         doc
     };
@@ -387,7 +433,13 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                     put(doc, &place, json!(true));
                 }
             }
+        } else if part.starts_with("if ") && part.ends_with(" end") {
+            // The value stays as it is in one of the branches.
         } else if let Some((left, right)) = comparison(part) {
+            if split(left, "|").last().is_some_and(|last| last.trim() == "length") {
+                run(left, path.clone(), &right, doc);
+                continue;
+            }
             let place = run(left, path.clone(), &Value::Null, doc);
             put(doc, &place, right);
         } else if let Some(pieces) = interpolated(part) {
@@ -630,6 +682,12 @@ mod tests {
             (".a | map(if .b then .b |= sort else . end) | sort_by(.)", "", json!({"a": [{}]})),
             (".a and .b > 2", "", json!({"a": true, "b": 3})),
             (
+                ".a | length == 1 and .[0].port == 5 and (.[0].p // \"T\") == \"T\"",
+                "",
+                json!({"a": [{"metadata": {"name": "thing-0"}, "port": 5, "p": "T"}]}),
+            ),
+            (".l == {\"app\": \"db\"}", "", json!({"l": {"app": "db"}})),
+            (
                 r#".to | "to \(.kind)/\(.name)""#,
                 "to Service/hello",
                 json!({"to": {"kind": "Service", "name": "hello"}}),
@@ -685,6 +743,8 @@ mod tests {
             let argv = ["jq", program, "/tmp/x"].map(str::to_owned);
             assert!(inputs(&argv, &["1".to_owned()]).concat().len() < 1000, "{program}");
         }
+        let argv = ["awk", "-v", "q=web", "$1 == q { print $3 }", "-"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &["7".to_owned()]), ["web a 7"]);
         let argv = ["awk", "{print $2}", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["Bound".to_owned()]), ["a Bound more"]);
     }

@@ -195,6 +195,7 @@ mod tests {
             refuses: None,
             files: Vec::new(),
             gone: Vec::new(),
+            moves: false,
             once: None,
             loud: false,
             operations: false,

@@ -51,7 +51,7 @@ fn without_groups(test: &str) -> String {
 }
 
 /// Where a variable's value comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Source {
     Command(Vec<String>),
     Variable(String),
@@ -62,8 +62,12 @@ enum Source {
 pub struct Script {
     /// Variables with one known text; `None` for others.
     constants: BTreeMap<String, Option<String>>,
+    /// Variables with the text that `echo` or `printf` prints.
+    printed_constants: BTreeMap<String, String>,
     /// What a variable is read from, and through which filters.
     sources: BTreeMap<String, (Source, Vec<Vec<String>>)>,
+    /// The commands whose output is written to a file, by the file, and through which filters.
+    written: BTreeMap<String, (Source, Vec<Vec<String>>)>,
     /// What a variable or the output of a command is compared with: the whole text, or a part of it.
     whole: Vec<(Source, Vec<Vec<String>>, String)>,
     parts: Vec<(Source, Vec<Vec<String>>, String)>,
@@ -95,10 +99,26 @@ impl Script {
 
     fn sources(&mut self, stmt: &Stmt) {
         walk(stmt, &mut |stmt| {
+            let last = match &stmt.kind {
+                Kind::Pipeline(list) => list.last(),
+                _ => Some(stmt),
+            };
+            if let Some(Stmt { kind: Kind::Simple(simple), .. }) = last
+                && let Some(file) = simple.redirects.iter().find_map(written_to)
+                && let Some(path) = self.text(file).and_then(|text| path(&text))
+                && let Some(source) = self.printed(stmt)
+                && !matches!(&source.0, Source::Command(argv) if matches!(argv[0].as_str(), "echo" | "printf" | "cat"))
+            {
+                self.written.entry(path).or_insert(source);
+            }
             let Kind::Assign(assigns) = &stmt.kind else { return };
             for assign in assigns {
                 let Some(Word { parts, .. }) = &assign.value else { continue };
                 let [Part::Command { text, .. }] = parts.as_slice() else { continue };
+                if let Some(text) = said(text) {
+                    self.printed_constants.insert(assign.name.clone(), text);
+                    continue;
+                }
                 if let Some(source) = self.read(text) {
                     self.sources.entry(assign.name.clone()).or_insert(source);
                 }
@@ -110,6 +130,11 @@ impl Script {
         walk(stmt, &mut |stmt| match &stmt.kind {
             Kind::Test(inner, _) => {
                 let apart = without_groups(inner);
+                if let Some([flag, word]) = test_words(&apart).as_deref()
+                    && flag.source == if self.refused.contains(&stmt.range) { "-z" } else { "-n" }
+                {
+                    self.compared_with(word, "some");
+                }
                 for comparison in test_words(&apart).unwrap_or_default().windows(3) {
                     let [a, operator, b] = comparison else { continue };
                     self.compared(a, &operator.source, b);
@@ -132,6 +157,12 @@ impl Script {
                 let conditions = failing.flat_map(|(condition, _)| condition);
                 let refused = conditions.filter(|stmt| !matches!(stmt.kind, Kind::Not(_)));
                 self.refused.extend(refused.map(|stmt| stmt.range.clone()));
+            }
+            // `! A | grep -q B || exit 1`
+            Kind::Or(pair) if fails(&pair[1]) => {
+                if let Kind::Not(inner) = &pair[0].kind {
+                    self.refused.push(inner.range.clone());
+                }
             }
             Kind::And(pair) if fails(&pair[1]) && !matches!(pair[0].kind, Kind::Not(_)) => {
                 self.refused.push(pair[0].range.clone());
@@ -246,8 +277,8 @@ impl Script {
                 return;
             }
             "=" | "==" | "!=" => self.text(other).or_else(|| self.same(word, other)),
-            "-eq" => number().map(|n| n.to_string()).or_else(|| self.same(word, other)),
-            "-ne" | "-ge" | "-le" | "-gt" | "-lt" => self.same(word, other),
+            "-eq" => number().map(|n| n.to_string()).or_else(|| self.same(word, other).map(|_| "3".to_owned())),
+            "-ne" | "-ge" | "-le" | "-gt" | "-lt" => self.same(word, other).map(|_| "3".to_owned()),
             _ => None,
         };
         if let Some(text) = text {
@@ -255,14 +286,27 @@ impl Script {
         }
     }
 
-    /// A text for two outputs that should be equal, if one of them is a count.
+    /// The word should be this text, if nothing else is required of it.
+    fn compared_with(&mut self, word: &Word, text: &str) {
+        let from = match word.parts.as_slice() {
+            [Part::Command { text, .. }] => self.read(text),
+            _ => variable(word).map(|name| (Source::Variable(name), Vec::new())),
+        };
+        let Some((source, filters)) = from else { return };
+        let is_known = |(other, own, _): &(Source, Vec<Vec<String>>, String)| *other == source && *own == filters;
+        if !self.whole.iter().chain(&self.parts).any(is_known) {
+            self.whole.push((source, filters, text.to_owned()));
+        }
+    }
+
+    /// A text for two outputs that should be equal.
     fn same(&self, word: &Word, other: &Word) -> Option<String> {
         let filters = |word: &Word| match word.parts.as_slice() {
             [Part::Command { text, .. }] => self.read(text).map(|(_, filters)| filters),
             _ => variable(word).and_then(|name| self.sources.get(&name)).map(|(_, filters)| filters.clone()),
         };
         let counts = [filters(word)?, filters(other)?].concat().iter().any(|filter| filter[0] == "wc");
-        counts.then(|| "3".to_owned())
+        Some(if counts { "3" } else { "same" }.to_owned())
     }
 
     /// `… | grep -q PATTERN`
@@ -340,7 +384,16 @@ impl Script {
     /// A command, or the file that it filters.
     fn source(&self, simple: &Simple) -> Option<(Source, Vec<Vec<String>>)> {
         let mut argv = self.argv(simple)?;
-        match file_of(self, simple).filter(|_| argv[0] != "cat" && argv[0] != "test") {
+        let fed = simple
+            .redirects
+            .iter()
+            .find_map(|r| if let Redirect::Herestring(word) = r { variable(word) } else { None });
+        if let Some(name) = fed {
+            argv.push("-".to_owned());
+            return Some((Source::Variable(name), vec![argv]));
+        }
+        // `yq` is a program of its own in worlds.
+        match file_of(self, simple).filter(|_| !matches!(argv[0].as_str(), "cat" | "test" | "yq")) {
             Some(path) => {
                 *argv.last_mut()? = "-".to_owned();
                 Some((printed(&path), vec![argv]))
@@ -379,6 +432,11 @@ impl Script {
     pub fn text(&self, word: &Word) -> Option<String> {
         match word.parts.as_slice() {
             [Part::Other] => self.sum(&word.source).map(|sum| sum.to_string()),
+            [Part::Command { text, .. }] => said(text),
+            [Part::Var { name, default: None, .. }] => {
+                let constant = || self.constants.get(name).cloned().flatten();
+                constant().or_else(|| self.printed_constants.get(name).cloned())
+            }
             parts => self.joined(parts),
         }
     }
@@ -451,21 +509,18 @@ impl Script {
             let Some((argv, filters)) = self.origin(source, filters) else { continue };
             let by_row = filters.iter().all(|filter| matches!(filter[0].as_str(), "head" | "tail" | "sort"));
             let row = (argv, text.clone());
-            if by_row && row.0[0] == "cat" && !text.is_empty() && !rows.contains(&row) {
+            if by_row && !text.is_empty() && !rows.contains(&row) {
                 rows.push(row);
             }
         }
         let solve = |(argv, ways): (Vec<String>, Vec<(Vec<Vec<String>>, Vec<String>)>)| {
-            let plain = ways.iter().filter(|(filters, _)| filters.is_empty()).flat_map(|(_, texts)| texts.clone());
-            let plain: Vec<String> = plain.collect();
-            let through = |(filters, texts): &(Vec<Vec<String>>, Vec<String>)| {
-                filters.iter().rev().fold(texts.clone(), |texts, filter| invert::inputs(filter, &texts))
-            };
-            let filtered: Vec<Vec<String>> =
-                ways.iter().filter(|(filters, _)| !filters.is_empty()).map(through).collect();
+            let (plain, filtered) =
+                through(&ways.iter().map(|(filters, texts)| (filters.as_slice(), texts)).collect::<Vec<_>>());
             let rows = rows.iter().filter(|(of, _)| *of == argv).map(|(_, row)| row.as_str()).collect::<Vec<_>>();
             let mut texts: Vec<String> = self.composed(&argv).into_iter().collect();
-            texts.extend((rows.len() > 1).then(|| rows.join("\n")));
+            let rows = (rows.len() > 1).then(|| rows.join("\n"));
+            let is_file = argv[0] == "cat";
+            texts.extend(rows.clone().filter(|_| is_file));
             texts.extend(if filtered.is_empty() { Vec::new() } else { invert::combined(&filtered, &[]) });
             let is_part = |(source, filters, _): &&(Source, Vec<Vec<String>>, String)| {
                 self.origin(source, filters).is_some_and(|(of, filters)| of == argv && filters.is_empty())
@@ -474,6 +529,8 @@ impl Script {
             let with = texts.iter().find_map(|text| with_parts(text, &parts));
             texts.splice(0..0, with);
             texts.extend(plain);
+            let at = texts.len().min(2);
+            texts.splice(at..at, rows.filter(|_| !is_file));
             texts.truncate(MANY);
             (argv, texts)
         };
@@ -531,7 +588,14 @@ impl Script {
         // A variable may be derived from itself.
         for _ in 0..8 {
             match source {
-                Source::Command(argv) => return Some((argv, filters)),
+                Source::Command(argv) => match argv.as_slice() {
+                    [cat, path] if cat == "cat" && self.written.contains_key(path) => {
+                        let (next, before) = &self.written[path];
+                        filters.splice(0..0, before.iter().cloned());
+                        source = next.clone();
+                    }
+                    _ => return Some((argv, filters)),
+                },
                 Source::Variable(name) => {
                     let (next, before) = self.sources.get(&name)?;
                     filters.splice(0..0, before.iter().cloned());
@@ -540,6 +604,35 @@ impl Script {
             }
         }
         None
+    }
+}
+
+/// The file in `> FILE`.
+fn written_to(redirect: &Redirect) -> Option<&Word> {
+    if let Redirect::Write(word) = redirect { Some(word) } else { None }
+}
+
+/// What `echo` or `printf` prints, if it is a literal text: `printf '%s\\n' a b`.
+fn said(text: &str) -> Option<String> {
+    let list = ast::read(&bash::parse(text)?)?;
+    let [Stmt { kind: Kind::Simple(simple), .. }] = list.as_slice() else { return None };
+    let words: Vec<String> = simple.words.iter().map(Word::literal).collect::<Option<_>>()?;
+    match words.as_slice() {
+        [echo, rest @ ..] if echo == "echo" && rest.first().is_some_and(|word| !word.starts_with('-')) => {
+            Some(rest.join(" "))
+        }
+        [printf, format, rest @ ..] if printf == "printf" && !rest.is_empty() => {
+            let end = match format.as_str() {
+                "%s" => "",
+                "%s\\n" => "\n",
+                _ => return None,
+            };
+            Some(rest.join(end))
+        }
+        [printf, format] if printf == "printf" && !format.contains('%') => {
+            Some(format.replace("\\n", "\n").trim_end_matches('\n').to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -608,6 +701,31 @@ pub fn compared_files(script: &Script, simple: &Simple) -> Option<[String; 2]> {
     let operands: Vec<&Word> = words.iter().filter(|word| !word.source.starts_with('-')).collect();
     let ([a, b], "diff" | "cmp") = (operands.as_slice(), name.source.as_str()) else { return None };
     Some([path(&script.text(a)?)?, path(&script.text(b)?)?])
+}
+
+/// Ways to read a text: the filters, and what the last one should print.
+type Way<'a> = (&'a [Vec<String>], &'a Vec<String>);
+
+/// The texts that are read without a filter, and for each first filter of the others the texts that it may read.
+fn through(ways: &[Way<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut plain = Vec::new();
+    let mut groups: Vec<(&Vec<String>, Vec<Way<'_>>)> = Vec::new();
+    for (filters, texts) in ways {
+        let Some((first, rest)) = filters.split_first() else {
+            plain.extend_from_slice(texts);
+            continue;
+        };
+        match groups.iter_mut().find(|(known, _)| *known == first) {
+            Some((_, group)) => group.push((rest, texts)),
+            None => groups.push((first, vec![(rest, texts)])),
+        }
+    }
+    let inputs = |(filter, group): (&Vec<String>, Vec<Way<'_>>)| {
+        let (plain, filtered) = through(&group);
+        let texts = if filtered.is_empty() { plain } else { [invert::combined(&filtered, &[]), plain].concat() };
+        invert::inputs(filter, &texts)
+    };
+    (plain, groups.into_iter().map(inputs).collect())
 }
 
 /// Whether a filter is `head -n 1` or `tail -n 1`, in any spelling.
@@ -684,7 +802,7 @@ mod tests {
 
     #[test]
     fn answers_that_a_script_requires_are_found() {
-        let cases: [(&str, &[&str]); 21] = [
+        let cases: [(&str, &[&str]); 26] = [
             ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
             ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),
             ("if kubectl get x | grep -q up; then exit 1; fi\nkubectl get x | grep -q on", &["on"]),
@@ -727,6 +845,11 @@ mod tests {
                 &[r#"{"a":"up","b":"some"}"#],
             ),
             ("O=$(kubectl get x)\n[[ \"$O\" == *'a*b'* ]]", &["a*b"]),
+            ("J=$(kubectl get x)\n[ \"$(jq -r .a <<<\"$J\")\" = up ]", &[r#"{"a":"up"}"#]),
+            ("W=$(printf '%s\\n' a b)\nA=$(kubectl get x)\n[ \"$A\" != \"$W\" ] && exit 1", &["a\nb"]),
+            ("P=$(kubectl get x | jq '.a // empty')\n[ -n \"$P\" ]", &[r#"{"a":"some"}"#]),
+            ("A=$(kubectl get x)\ncase \"$A\" in\n  *\"a b\"*) ;;\n  *) exit 1 ;;\nesac", &["a b"]),
+            ("kubectl get x > /tmp/x\n[ \"$(jq -r .a /tmp/x)\" = up ]", &[r#"{"a":"up"}"#]),
         ];
         for (script, wanted) in cases {
             assert_eq!(first(script), wanted, "{script}");

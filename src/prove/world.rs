@@ -38,6 +38,9 @@ pub struct World {
     /// Files and directories, created by the setup, that the agent removes.
     #[serde(default)]
     pub gone: Vec<String>,
+    /// Whether the files that it leaves come from other directories, where the setup created files with their names.
+    #[serde(default)]
+    pub moves: bool,
     /// What a command, by the key of its half, answers when it was asked so many times before in its phase.
     #[serde(default)]
     pub once: Option<(String, usize, Given)>,
@@ -272,6 +275,7 @@ impl World {
             format!(", the agent answers {cut:?}{}", if cut.len() < text.len() { "…" } else { "" })
         });
         let gone = self.gone.iter().map(|path| format!(", the agent removes `{path}`")).collect::<String>();
+        let gone = gone + if self.moves { ", the agent moves files" } else { "" };
         let once = self.once.as_ref().map_or_else(String::new, |(key, nth, given)| {
             format!(", {}`{}` {} in call {}", when(key), words(&Call::of_key(key).key()), given.shown(), nth + 1)
         });

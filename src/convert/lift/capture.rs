@@ -200,7 +200,7 @@ impl<'a> Lifter<'a> {
             }
             Kind::Simple(simple) => {
                 matches!(self.name(simple), Some("echo" | "printf" | ":" | "true"))
-                    && !statement::uses_files(simple)
+                    && !statement::has_effects(simple)
                     && !statement::runs_commands(simple)
                     && !stmt.background
             }
@@ -249,7 +249,7 @@ impl<'a> Lifter<'a> {
         if let Kind::Or(pair) = &inner.kind {
             let Kind::Simple(other) = &pair[1].kind else { return None };
             fallback = Some(match self.name(other)? {
-                "true" | ":" if !statement::uses_files(other) => Fallback::Output,
+                "true" | ":" if !statement::has_effects(other) => Fallback::Output,
                 "echo" if other.words.len() <= 2 && other.redirects.is_empty() => {
                     let word = other.words.get(1);
                     match word.map_or(Some(String::new()), |w| self.fixed(&st.scope.word(w)?))? {

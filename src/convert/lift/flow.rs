@@ -152,6 +152,13 @@ impl<'a> Lifter<'a> {
         if stmt.background || self.leaks(stmt, after, st) {
             return None;
         }
+        if let Kind::Simple(simple) = &stmt.kind
+            && matches!(self.name(simple), Some("echo" | "printf" | ":" | "true"))
+            && statement::has_effects(simple)
+            && simple.redirects.is_empty()
+        {
+            return None;
+        }
         match &stmt.kind {
             Kind::Function { name, body } => {
                 st.scope.functions.insert(name.clone(), body.clone());
@@ -352,7 +359,7 @@ impl<'a> Lifter<'a> {
                 let words: Vec<&str> = simple.words.iter().map(|w| w.source.as_str()).collect();
                 let runs = runs_commands(simple);
                 let own = ["echo", "printf", "true", ":", "tail", "sort", "column"];
-                !statement::uses_files(simple) && !runs && (own.contains(&name) || looks(&words.join(" ")))
+                !statement::has_effects(simple) && !runs && (own.contains(&name) || looks(&words.join(" ")))
             }
             Kind::Pipeline(list) => list.iter().all(|s| self.only_tells(s, st)),
             Kind::Or(pair) | Kind::And(pair) => pair.iter().all(|s| self.only_tells(s, st)),
@@ -462,7 +469,7 @@ impl<'a> Lifter<'a> {
         };
         let argument = simple.words.get(1);
         match name {
-            "echo" | "printf" if !statement::uses_files(simple) => {
+            "echo" | "printf" if !statement::has_effects(simple) => {
                 if runs_commands(simple) {
                     return None;
                 }
@@ -785,9 +792,10 @@ impl<'a> Lifter<'a> {
                     return self.evaluated(simple, st);
                 }
                 let idle = matches!(name, "echo" | "printf" | ":" | "true");
-                if idle && !statement::uses_files(simple) {
+                if idle && !statement::has_effects(simple) {
                     return (!runs_commands(simple)).then(Out::none);
                 }
+                (!idle || !simple.redirects.is_empty()).then_some(())?;
                 match here_string(simple) {
                     Some(list) => self.filtered(&list, st, st.pipefail, false),
                     None => self.command(simple, st, false),
@@ -1286,7 +1294,7 @@ impl<'a> Lifter<'a> {
     /// Whether a statement is `true` or `:`, without files that could be missing or be emptied.
     fn is_true(&self, stmt: &Stmt) -> bool {
         let Kind::Simple(simple) = &stmt.kind else { return false };
-        simple.words.len() == 1 && matches!(self.name(simple), Some("true" | ":")) && !statement::uses_files(simple)
+        simple.words.len() == 1 && matches!(self.name(simple), Some("true" | ":")) && !statement::has_effects(simple)
     }
 
     /// Collects the functions that a statement calls, and those that these call.
@@ -1396,7 +1404,7 @@ impl<'a> Lifter<'a> {
         let guarded = |s: &Stmt| match &s.kind {
             Kind::Or(pair) => {
                 let Kind::Simple(then) = &pair[1].kind else { return false };
-                matches!(self.name(then), Some("true" | ":" | "echo")) && !statement::uses_files(then)
+                matches!(self.name(then), Some("true" | ":" | "echo")) && !statement::has_effects(then)
             }
             _ => self.is_idle(s, st),
         };

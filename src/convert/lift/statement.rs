@@ -29,8 +29,22 @@ pub fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
         {
             names.extend(simple.words[1..].iter().map(|w| w.source.clone()).filter(|w| ast::is_name(w)));
         }
+        Kind::Simple(simple) => {
+            let all = simple.words.iter().flat_map(|word| demands(&word.source));
+            names.extend(all.filter(|(_, sign)| *sign == '=').map(|(name, _)| name.to_owned()));
+        }
         _ => {}
     });
+}
+
+/// The variables that an expansion sets or requires, each with its sign: `${NAME:=value}`, `${NAME?message}`.
+fn demands(source: &str) -> impl Iterator<Item = (&str, char)> {
+    source.split("${").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
+        let (name, operator) = rest.split_at(end);
+        let sign = operator.strip_prefix(':').unwrap_or(operator).chars().next()?;
+        (matches!(sign, '=' | '?') && ast::is_name(name)).then_some((name, sign))
+    })
 }
 
 /// Collects every variable that a statement may set and that is not local to it.
@@ -80,7 +94,16 @@ fn is_argument(word: &Word) -> bool {
     word.variable().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()))
 }
 
+/// Whether a text reads variables by names that only a run knows: `${!NAME}`, `${!start*}`, `declare -n`.
+fn is_indirect(text: &str) -> bool {
+    let declares = ["declare -n", "local -n", "typeset -n"].iter().any(|words| text.contains(words));
+    declares || text.contains("${!")
+}
+
 fn in_word(word: &Word, name: &str) -> bool {
+    if is_indirect(&word.source) {
+        return true;
+    }
     let mut names = Vec::new();
     word.variables(&mut names);
     names.iter().any(|n| n == name) || ast::names_in(&word.source).iter().any(|n| n == name)
@@ -115,11 +138,11 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
                 || a.odd && a.array.is_none() && a.name == name
                 || a.export && a.name == name
         }),
-        Kind::Test(inner, _) => ast::names_in(inner).iter().any(|n| n == name) || bare(inner),
+        Kind::Test(inner, _) => is_indirect(inner) || ast::names_in(inner).iter().any(|n| n == name) || bare(inner),
         Kind::For { values, .. } => values.iter().any(word),
         Kind::Logged { file, .. } => word(file),
         Kind::Step(own) => own == name,
-        Kind::Other(text) => ast::names_in(text).iter().any(|n| n == name) || bare(text),
+        Kind::Other(text) => is_indirect(text) || ast::names_in(text).iter().any(|n| n == name) || bare(text),
         _ => false,
     }
 }
@@ -169,9 +192,20 @@ pub fn captures(stmt: &Stmt) -> Option<(&Stmt, &str, &[Stmt])> {
     (otherwise.is_empty() || !assign.local).then_some((inner, assign.name.as_str(), otherwise))
 }
 
-/// Whether a redirection of a command reads or writes a file.
-pub fn uses_files(simple: &Simple) -> bool {
+/// Whether a command that prints does more than that: a redirection reads or writes a file, or an expansion sets a variable or may end
+/// the script.
+pub fn has_effects(simple: &Simple) -> bool {
     simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Read(_) | Redirect::Other))
+        || simple.words.iter().any(|word| demands(&word.source).next().is_some() || counts(&word.source))
+}
+
+/// Whether an arithmetic expansion changes a variable: `$((n++))`, `$((n = 2))`.
+fn counts(source: &str) -> bool {
+    source.split("$((").skip(1).any(|rest| {
+        let inner = rest.split("))").next().unwrap_or_default();
+        let plain = ["==", "!=", "<=", ">="].iter().fold(inner.to_owned(), |text, sign| text.replace(sign, ""));
+        plain.contains("++") || plain.contains("--") || plain.contains('=')
+    })
 }
 
 /// Whether the words of a command run other commands. Calls of `date` are ignored.
