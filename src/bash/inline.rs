@@ -1,5 +1,5 @@
 //! Inlines functions that consist of one command: a substitution that calls such a function becomes a substitution of the
-//! command.
+//! command. Inlines the options that a variable contains as well: `N="-n shop"`, used as `kubectl get pod web $N`.
 
 use std::collections::HashMap;
 
@@ -21,15 +21,75 @@ pub fn inlined(list: &[Stmt], script: &str) -> List {
             functions.entry(name).and_modify(|known| *known = None).or_insert(body);
         }
     }
-    let functions: Functions<'_> = functions.into_iter().filter_map(|(name, body)| Some((name, body?))).collect();
-    let mut list = list.to_vec();
-    if !functions.is_empty() {
-        list.iter_mut().for_each(|stmt| statement(stmt, &functions));
+    let bodies: HashMap<&str, Body> = functions.into_iter().filter_map(|(name, body)| Some((name, body?))).collect();
+    let functions = Functions { bodies, options: options(list) };
+    let mut copy = list.to_vec();
+    if !functions.bodies.is_empty() || !functions.options.is_empty() {
+        copy.iter_mut().for_each(|stmt| statement(stmt, &functions));
     }
-    list
+    copy
 }
 
-type Functions<'a> = HashMap<&'a str, Body>;
+struct Functions<'a> {
+    bodies: HashMap<&'a str, Body>,
+    /// Variables whose value is several plain words, the first of which is an option.
+    options: HashMap<&'a str, String>,
+}
+
+/// The variables that are set once, outside of any other statement, to words such as `-n shop`.
+fn options(list: &[Stmt]) -> HashMap<&str, String> {
+    fn count<'s>(stmt: &'s Stmt, found: &mut HashMap<&'s str, usize>) {
+        match &stmt.kind {
+            Kind::Assign(assigns) => assigns.iter().for_each(|a| *found.entry(&a.name).or_default() += 1),
+            Kind::For { var, .. } | Kind::Count { var, .. } => *found.entry(var).or_default() += 2,
+            _ => {}
+        }
+        stmt.lists().into_iter().flatten().for_each(|stmt| count(stmt, found));
+    }
+    let assigned = list.iter().filter_map(|stmt| if let Kind::Assign(all) = &stmt.kind { Some(all) } else { None });
+    let several = |text: &String| text.starts_with('-') && text.contains(' ') && text.split(' ').all(is_safe);
+    let value = |assign: &Assign| assign.value.as_ref().filter(|_| !assign.odd && !assign.export)?.literal();
+    let mut found: HashMap<&str, String> =
+        assigned.flatten().filter_map(|assign| Some((assign.name.as_str(), value(assign).filter(several)?))).collect();
+    if !found.is_empty() {
+        let mut counts = HashMap::new();
+        list.iter().for_each(|stmt| count(stmt, &mut counts));
+        found.retain(|name, _| counts.get(name) == Some(&1));
+    }
+    found
+}
+
+/// The text with the options in place of each variable that stands as a word of its own, outside of quotes.
+fn with_options(text: &str, options: &HashMap<&str, String>) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            '\'' => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
+            '"' => ast::closing_quote(rest).map_or(rest.len(), |end| end + 1),
+            '$' if out.is_empty() || out.ends_with(char::is_whitespace) => {
+                let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+                if let Some(value) = option(&rest[..end], options) {
+                    out += value;
+                    rest = &rest[end..];
+                    continue;
+                }
+                1
+            }
+            _ => c.len_utf8(),
+        };
+        out += &rest[..len];
+        rest = &rest[len..];
+    }
+    out
+}
+
+/// The options in `$NAME` or `${NAME}`.
+fn option<'o>(word: &str, options: &'o HashMap<&str, String>) -> Option<&'o String> {
+    let name = word.strip_prefix('$')?;
+    options.get(name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name))
+}
 
 /// The one command of a function.
 struct Body {
@@ -88,6 +148,15 @@ fn statement(stmt: &mut Stmt, functions: &Functions<'_>) {
 
 fn command(simple: &mut Simple, functions: &Functions<'_>) {
     simple.env.iter_mut().for_each(|assign| assigned(assign, functions));
+    if simple.words.iter().any(|word| option(&word.source, &functions.options).is_some()) {
+        let words = simple.words.iter().flat_map(|word| match option(&word.source, &functions.options) {
+            Some(value) => {
+                value.split(' ').map(|part| Word { range: word.range.clone(), ..Word::read(part, 0) }).collect()
+            }
+            None => vec![word.clone()],
+        });
+        simple.words = words.collect();
+    }
     simple.words.iter_mut().for_each(|value| word(value, functions));
     for redirect in &mut simple.redirects {
         if let Redirect::Herestring(value) = redirect {
@@ -126,7 +195,7 @@ fn rewritten(text: &str, functions: &Functions<'_>) -> Option<String> {
                 let end = ast::closing(&rest[1..], b'(', b')')?;
                 let inner = asked(&rest[2..=end], functions, DEPTH);
                 out += "$(";
-                out += inner.as_deref().unwrap_or(&rest[2..=end]);
+                out += &with_options(inner.as_deref().unwrap_or(&rest[2..=end]), &functions.options);
                 out.push(')');
                 rest = &rest[end + 2..];
                 continue;
@@ -149,7 +218,8 @@ fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> 
     while let Some(stmt) = visit.pop() {
         match &stmt.kind {
             Kind::Simple(simple) => {
-                let Some(body) = simple.words.first().and_then(|name| functions.get(name.source.as_str())) else {
+                let Some(body) = simple.words.first().and_then(|name| functions.bodies.get(name.source.as_str()))
+                else {
                     continue;
                 };
                 let quiet = match simple.redirects.as_slice() {
@@ -294,6 +364,11 @@ mod tests {
             ("a() { k get '$1'; }\nA=$(a x)", "$(k get '$1')"),
             ("a() { local n=\"$1\"; k get \"$n\" | awk '{print $n}'; }\nA=$(a x)", "$(k get \"x\" | awk '{print $n}')"),
             ("a() { local n=\"$1\"; k get \"${n:-x}\"; }\nA=$(a x)", "$(a x)"),
+            // Options in a variable.
+            ("N='-n shop'\nA=$(k get pod $N -o name | wc -l)", "$(k get pod -n shop -o name | wc -l)"),
+            ("N='-n shop'\nA=\"$(k get \"$N\" '$N' ${N})\"", "\"$(k get \"$N\" '$N' -n shop)\""),
+            ("N='-n shop'\nN='-n x'\nA=$(k get $N)", "$(k get $N)"),
+            ("N='-n $X'\nA=$(k get $N)", "$(k get $N)"),
         ] {
             assert_eq!(one(script), becomes, "{script}");
         }

@@ -75,7 +75,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let expected: Vec<(Span, Item)> = expected(view)
         .into_iter()
         .flat_map(|(span, text)| values(&text).into_iter().map(move |item| (span, item)))
-        .filter(|(_, item)| forms.contains(item.form.as_str()) && !known_of_prompt.contains(item) && !is_told(&lower, &item.text))
+        .filter(|(_, item)| {
+            forms.contains(item.form.as_str()) && !known_of_prompt.contains(item) && !is_told(&lower, &item.text)
+        })
         .collect();
     if expected.is_empty() {
         return;

@@ -1,5 +1,7 @@
 //! What decides the verdict of a conversion: each step that expects something, and the same plan without the expectation.
 
+use std::path::{Path, PathBuf};
+
 use crate::{
     bash,
     hir::{Arg, ArgKind, BlockRole, Def, OperationKind, Part, Template},
@@ -128,6 +130,13 @@ impl Condition {
     /// Whether an action checks more of this condition's subject, or contains other failed actions (`holds_others`).
     pub fn is_within(&self, plan: &Plan, id: &str, holds_others: &dyn Fn(&str) -> bool) -> bool {
         let Some(subject) = &self.subject else { return false };
+        // What counts the files of a directory notices one that is missing.
+        let tree: PathBuf = Path::new(subject).components().take(3).collect();
+        let tree = Some(tree.to_string_lossy()).filter(|_| tree.is_absolute() && tree.components().count() == 3);
+        let lists = |text: &str| {
+            ["find ", "ls ", "*"].iter().any(|word| text.contains(word))
+                && tree.as_deref().is_some_and(|tree| text.contains(tree))
+        };
         let mut found = holds_others(id);
         plan.walk(&mut |_, _, action| {
             let ActionKind::Step(step) = &action.kind else { return };
@@ -137,7 +146,7 @@ impl Condition {
             let texts: Vec<String> = step.args.iter().map(|(_, arg)| written(arg)).collect();
             let names = texts.iter().flat_map(|text| bash::ast::names_in(text));
             let values = names.filter_map(|name| given(plan, step, &name));
-            found |= texts.iter().cloned().chain(values).any(|text| text.contains(subject.as_str()));
+            found |= texts.iter().cloned().chain(values).any(|text| text.contains(subject.as_str()) || lists(&text));
         });
         found
     }

@@ -718,6 +718,7 @@ impl Proof<'_> {
                     let holds_others = |id: &str| ran.failed.keys().any(|inner| is_around(id, inner));
                     let counts = |id: &String| {
                         *id != condition.id
+                            && ran.failed.get(id) == Some(&true)
                             && ran.failed.contains_key(outermost(id))
                             && !condition.is_within(&self.new, id, &holds_others)
                     };
@@ -912,6 +913,9 @@ fn outermost(id: &str) -> &str {
     id.match_indices('/').nth(1).map_or(id, |(end, _)| &id[..end])
 }
 
+/// How many runs look for the contents of files that a script expects, for all files together.
+const FILE_TRIES: usize = 120;
+
 /// How many runs look for the answers that a script expects.
 pub const TRIES: usize = 360;
 
@@ -953,7 +957,7 @@ pub async fn explore(
     for (path, own) in named {
         let (none, folder) = (String::new(), path.ends_with('/'));
         let texts = own.iter().chain(texts).chain(&words).filter(|_| !folder).chain([&none]);
-        for text in texts {
+        for text in texts.take(FILE_TRIES / named.len().max(1)) {
             if most.passed {
                 return Ok(());
             }

@@ -440,6 +440,11 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                 run(left, path.clone(), &right, doc);
                 continue;
             }
+            // `[…] == [70]`
+            let (left, right) = match (inside(left.trim(), "[", "]"), right) {
+                (Some(item), Value::Array(mut items)) if items.len() == 1 => (item, items.remove(0)),
+                (_, right) => (left, right),
+            };
             let place = run(left, path.clone(), &Value::Null, doc);
             put(doc, &place, right);
         } else if let Some(pieces) = interpolated(part) {
@@ -686,6 +691,7 @@ mod tests {
                 "",
                 json!({"a": [{"metadata": {"name": "thing-0"}, "port": 5, "p": "T"}]}),
             ),
+            ("[.m[]? | select(.n == \"cpu\") | .v] == [70]", "", json!({"m": [{"n": "cpu", "v": 70}]})),
             (".l == {\"app\": \"db\"}", "", json!({"l": {"app": "db"}})),
             (
                 r#".to | "to \(.kind)/\(.name)""#,

@@ -239,9 +239,9 @@ __gevals_ask() (
     fs::write(BASH_ENV, text)
 }
 
-/// Whether the answer of a command depends only on the world.
+/// Whether the answer of a command depends only on the world and its words.
 pub fn is_plain(name: &str) -> bool {
-    !matches!(name, "sleep" | "curl" | "date" | "timeout")
+    !matches!(name, "sleep" | "curl" | "date" | "timeout") && !shim::DATABASES.contains(&name)
 }
 
 /// Answers the questions of functions, in the world of the current run.

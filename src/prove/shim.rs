@@ -251,6 +251,14 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
             _ => fixed(&arg),
         });
     }
+    if stdin.is_none()
+        && reads_input(&argv)
+        && let Some(input) = input.as_mut()
+    {
+        let mut text = Vec::new();
+        let _ = input.read_to_end(&mut text);
+        stdin = Some(manifest(&text)).filter(|text| !text.is_empty());
+    }
     // The working directory is part of the input, except for commands that do not depend on it.
     let placeless = ["kubectl", "oc", "helm", "curl", "wget", "sleep", "date", "command", "http"];
     if stdin.is_none() && cwd != Path::new(TASK) && !placeless.contains(&argv[0].as_str()) {
@@ -259,6 +267,26 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
     let call = Call { argv, stdin };
     Some(if world.operations { kubectl::normal(call) } else { call })
 }
+
+/// Whether a client of a database reads its statements from standard input, because no word contains or names them.
+fn reads_input(argv: &[String]) -> bool {
+    let Some((name, words)) = argv.split_first() else { return false };
+    let short = |letters: &[char]| {
+        words.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with(letters))
+    };
+    let long = |names: &[&str]| words.iter().any(|word| names.iter().any(|name| word.starts_with(name)));
+    match name.as_str() {
+        "psql" => !short(&['c', 'f']) && !long(&["--command", "--file"]),
+        "mysql" | "mariadb" => !short(&['e']) && !long(&["--execute"]),
+        // The file, and no statement.
+        "sqlite3" => words.iter().filter(|word| !word.starts_with('-')).count() <= 1,
+        "mongosh" => !short(&['f']) && !long(&["--eval", "--file"]),
+        _ => false,
+    }
+}
+
+/// The programs that may read statements from standard input.
+pub const DATABASES: [&str; 5] = ["psql", "mysql", "mariadb", "sqlite3", "mongosh"];
 
 /// The manifests of a directory, in the order in which kubectl reads them.
 fn manifests(folder: &Path) -> Vec<PathBuf> {

@@ -135,10 +135,11 @@ impl Script {
                 {
                     self.compared_with(word, "some");
                 }
+                let is_refused = self.refused.contains(&stmt.range);
                 for comparison in test_words(&apart).unwrap_or_default().windows(3) {
                     let [a, operator, b] = comparison else { continue };
-                    self.compared(a, &operator.source, b);
-                    self.compared(b, &operator.source, a);
+                    self.compared(a, &operator.source, b, is_refused);
+                    self.compared(b, &operator.source, a, is_refused);
                 }
             }
             // A loop over words checks each of them.
@@ -154,9 +155,7 @@ impl Script {
             Kind::If { branches, .. } => {
                 let failing = branches.iter().filter(|(_, body)| body.iter().any(fails));
                 // A condition is wanted if the script fails where it is false: `if ! A | grep -q B; then exit 1; fi`.
-                let conditions = failing.flat_map(|(condition, _)| condition);
-                let refused = conditions.filter(|stmt| !matches!(stmt.kind, Kind::Not(_)));
-                self.refused.extend(refused.map(|stmt| stmt.range.clone()));
+                failing.flat_map(|(condition, _)| condition).for_each(|stmt| refused(stmt, &mut self.refused));
             }
             // `! A | grep -q B || exit 1`
             Kind::Or(pair) if fails(&pair[1]) => {
@@ -229,7 +228,8 @@ impl Script {
         (self.whole, self.parts, self.sources) = (whole, parts, sources);
     }
 
-    fn compared(&mut self, word: &Word, operator: &str, other: &Word) {
+    /// `is_refused`: the script fails where this is true.
+    fn compared(&mut self, word: &Word, operator: &str, other: &Word, is_refused: bool) {
         // `${#NAME}` asks for a number of characters.
         let length = measured(word);
         let from = match (word.parts.as_slice(), &length) {
@@ -245,10 +245,11 @@ impl Script {
         let number = || self.text(other)?.parse::<i64>().ok();
         // The number may be the one that is wanted, or one that is refused.
         if let (Some(number), "-ge" | "-le" | "-gt" | "-lt" | "-ne") = (number(), operator) {
-            let all = match operator {
-                "-ge" | "-le" => [0, 1, -1],
-                "-lt" => [-1, 0, 1],
-                _ => [1, 0, -1],
+            let all = match (operator, is_refused) {
+                ("-le", true) | ("-gt" | "-ne", false) => [1, 0, -1],
+                ("-ge", true) | ("-lt", false) => [-1, 0, 1],
+                ("-gt", true) => [0, -1, 1],
+                _ => [0, 1, -1],
             };
             let text = |n: i64| match length {
                 Some(_) => "x".repeat(usize::try_from(n).unwrap_or_default().min(LONGEST)),
@@ -636,6 +637,16 @@ fn said(text: &str) -> Option<String> {
     }
 }
 
+/// Collects the ranges of a condition that should be false, and of its parts.
+fn refused(stmt: &Stmt, found: &mut Vec<std::ops::Range<usize>>) {
+    match &stmt.kind {
+        Kind::Not(_) => return,
+        Kind::And(pair) | Kind::Or(pair) => pair.iter().for_each(|stmt| refused(stmt, found)),
+        _ => {}
+    }
+    found.push(stmt.range.clone());
+}
+
 /// Whether a statement ends the script with a failure.
 fn fails(stmt: &Stmt) -> bool {
     let Kind::Simple(simple) = &stmt.kind else { return false };
@@ -802,11 +813,11 @@ mod tests {
 
     #[test]
     fn answers_that_a_script_requires_are_found() {
-        let cases: [(&str, &[&str]); 26] = [
+        let cases: [(&str, &[&str]); 27] = [
             ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
             ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),
             ("if kubectl get x | grep -q up; then exit 1; fi\nkubectl get x | grep -q on", &["on"]),
-            ("V=$(kubectl get x)\nif [ \"${#V}\" -lt 5 ]; then exit 1; fi", &["xxxx"]),
+            ("V=$(kubectl get x)\nif [ \"${#V}\" -lt 5 ]; then exit 1; fi", &["xxxxx"]),
             (
                 "R=/srv/r\nF=$(head -n 1 \"$R\")\n[ \"$F\" = 'a 2' ] || exit 1\nfor w in 'b 1' 'c 1'; do\n  if ! grep -qx \"$w\" \"$R\"; then exit 1; fi\ndone",
                 &["a 2\nb 1\nc 1"],
@@ -846,6 +857,10 @@ mod tests {
             ),
             ("O=$(kubectl get x)\n[[ \"$O\" == *'a*b'* ]]", &["a*b"]),
             ("J=$(kubectl get x)\n[ \"$(jq -r .a <<<\"$J\")\" = up ]", &[r#"{"a":"up"}"#]),
+            (
+                "A=$(kubectl get x | jq .a)\nB=$(kubectl get x | jq .b)\nif [ $A -ne 80 ] || [ $B -lt 20 ]; then exit 1; fi",
+                &[r#"{"a":80,"b":20}"#],
+            ),
             ("W=$(printf '%s\\n' a b)\nA=$(kubectl get x)\n[ \"$A\" != \"$W\" ] && exit 1", &["a\nb"]),
             ("P=$(kubectl get x | jq '.a // empty')\n[ -n \"$P\" ]", &[r#"{"a":"some"}"#]),
             ("A=$(kubectl get x)\ncase \"$A\" in\n  *\"a b\"*) ;;\n  *) exit 1 ;;\nesac", &["a b"]),
