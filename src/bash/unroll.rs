@@ -84,7 +84,15 @@ impl Unrolled<'_> {
                         None
                     }
                     "read" => self.read(simple, frame),
-                    name => self.called(name, &simple.words[1..], frame),
+                    name => self.called(name, &simple.words[1..], frame).map(|called| {
+                        // Where its output goes.
+                        let end = simple.words.last().map_or(0, |word| word.range.end);
+                        let behind =
+                            text.get(end..stmt.range.end).filter(|behind| behind.trim_start().starts_with('>'));
+                        behind.map_or(called.clone(), |behind| {
+                            format!("{called} {}", self.filled(behind.trim_start(), frame))
+                        })
+                    }),
                 };
                 called.unwrap_or_else(|| self.filled(own, frame))
             }
@@ -112,6 +120,15 @@ impl Unrolled<'_> {
                     })
                 };
                 named(own, &number)
+            }
+            // The first of them always runs.
+            Kind::And(pair) | Kind::Or(pair) => {
+                let first = self.statement(text, &pair[0], frame, straight);
+                let gap = text.get(pair[0].range.end..pair[1].range.start).unwrap_or_default();
+                first + gap + &self.list(text, pair[1].range.start..stmt.range.end, &pair[1..], frame, false)
+            }
+            Kind::Other(text) if text.starts_with("while ") => {
+                self.each_line(text, frame).unwrap_or_else(|| self.filled(own, frame))
             }
             Kind::Group(list) => self.list(text, stmt.range.clone(), list, frame, straight),
             _ => self.inside(text, stmt, frame),
@@ -196,6 +213,36 @@ impl Unrolled<'_> {
             frame.names.insert(name.to_owned(), escaped(values.next().unwrap_or_default()));
         }
         Some(":".to_owned())
+    }
+
+    /// A loop that reads the lines of a here-document: `while read -r a b; do …; done <<EOF`.
+    fn each_line(&mut self, text: &str, frame: &mut Frame) -> Option<String> {
+        let (head, rest) = text.strip_prefix("while ")?.split_once("do")?;
+        let head = head.trim_end().trim_end_matches(';');
+        let (body, document) = rest.rsplit_once("done <<")?;
+        let (mark, lines) = document.trim_start_matches(['-', ' ']).split_once('\n')?;
+        let (mark, is_literal) = (mark.trim().trim_matches(['\'', '"']), mark.contains(['\'', '"']));
+        let lines: Vec<&str> = lines.lines().take_while(|line| line.trim_start_matches('\t') != mark).collect();
+        (lines.len() <= ROUNDS && frame.depth < DEPTH).then_some(())?;
+        let words: Vec<&str> = head.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "read")?;
+        let separators = words[..at].iter().find_map(|word| word.strip_prefix("IFS="));
+        let separators = separators.map_or(" \t", |text| text.trim_matches(['\'', '"'])).to_owned();
+        let names: Vec<&str> = words[at + 1..].iter().copied().filter(|word| !word.starts_with('-')).collect();
+        let list = ast::read(&parse(body)?)?;
+        frame.depth += 1;
+        let mut out = String::from("{\n");
+        for line in lines {
+            let line = if is_literal { escaped(line) } else { inner(&self.filled(&format!("\"{line}\""), frame)) };
+            let mut values = line.splitn(names.len().max(1), |c: char| separators.contains(c));
+            for name in &names {
+                frame.names.insert((*name).to_owned(), values.next().unwrap_or_default().to_owned());
+            }
+            out += &self.list(body, 0..body.len(), &list, frame, true);
+            out.push('\n');
+        }
+        frame.depth -= 1;
+        Some(out + "}")
     }
 
     /// Assignments, each to a name of its own. `None` if they are not understood.
@@ -366,7 +413,8 @@ impl Unrolled<'_> {
             let len = rest.find("))")?;
             let number = |word: &str| value(word, frame).filter(|value| value.parse::<i64>().is_ok());
             let inner = named(&rest[..len], &number);
-            return Some((format!("$(({inner}))"), len + 5));
+            let sum = sum(&inner).map(|sum| sum.to_string());
+            return Some((sum.unwrap_or_else(|| format!("$(({inner}))")), len + 5));
         }
         if text.starts_with("$(") {
             let end = ast::closing(&text[1..], b'(', b')')?;
@@ -396,6 +444,9 @@ impl Unrolled<'_> {
                 return Some((written(value), close + 3));
             }
             let known = value(name, frame)?;
+            if let Some(other) = bare(&known).filter(|_| !operator.is_empty()) {
+                return Some((format!("${{{other}{operator}}}"), close + 3));
+            }
             let text = match operator {
                 "" => known,
                 _ if operator.starts_with(":-") && known.is_empty() => operator[2..].to_owned(),
@@ -490,6 +541,16 @@ fn named(text: &str, number: &dyn Fn(&str) -> Option<String>) -> String {
     out
 }
 
+/// The sum or difference of two numbers.
+fn sum(text: &str) -> Option<i64> {
+    let (left, right, sign) = match (text.split_once('+'), text.split_once('-')) {
+        (Some((left, right)), None) => (left, right, 1),
+        (None, Some((left, right))) => (left, right, -1),
+        _ => return None,
+    };
+    left.trim().parse::<i64>().ok()?.checked_add(right.trim().parse::<i64>().ok()?.checked_mul(sign)?)
+}
+
 /// The name in `${NAME}`.
 fn bare(value: &str) -> Option<&str> {
     value.strip_prefix("${")?.strip_suffix('}').filter(|name| ast::is_name(name))
@@ -497,10 +558,8 @@ fn bare(value: &str) -> Option<&str> {
 
 /// A word as it is written inside of double quotes.
 fn inner(source: &str) -> String {
-    if let Some(inner) = source.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))
-        && !inner.replace("\\\"", "").contains('"')
-    {
-        return inner.to_owned();
+    if source.starts_with('"') && ast::closing_quote(source).is_some_and(|end| end + 1 == source.len()) {
+        return source[1..source.len() - 1].to_owned();
     }
     match Word::read(source, 0).literal() {
         Some(text) => escaped(&text),

@@ -68,7 +68,17 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
                 && let Some(fields) = selected(&program, words)
             {
                 let width = fields.iter().map(|(at, _)| *at).max().unwrap_or_default().max(before + 1);
+                // `$1 = ""` leaves the first field out.
+                let is_rest = !program.contains("print $") && program.contains("print");
                 let row = |text: &String| {
+                    if is_rest {
+                        let key = fields.first().map_or("a", |(_, value)| value.as_str());
+                        return if program.contains("$1 = \"\"") {
+                            format!("{key}{separator}{text}")
+                        } else {
+                            text.clone()
+                        };
+                    }
                     let field = |at: usize| match fields.iter().find(|(own, _)| *own == at + 1) {
                         Some((_, value)) => value.clone(),
                         None if at == before => text.clone(),
@@ -351,6 +361,22 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         if let Some((list, separator)) = joined(program) {
             return of_items(&list, last.as_str().unwrap_or(&last.to_string()).split(&separator));
         }
+        if let Some(doc) = of_entries(program, last.as_str().unwrap_or_default()) {
+            return doc;
+        }
+        // Each line is the text of an item.
+        if let Some(text) = last.as_str().filter(|text| text.trim_end().contains('\n') && program.contains("[]")) {
+            let mut all = Value::Null;
+            for line in text.trim_end().lines().take(FURTHEST) {
+                let (mut doc, line) = (Value::Null, json!(line));
+                let end = run(program, Vec::new(), &line, &mut doc);
+                if at(&doc, &end).is_none_or(Value::is_null) {
+                    put(&mut doc, &end, line);
+                }
+                merge(&mut all, doc);
+            }
+            return all;
+        }
         let mut doc = Value::Null;
         let end = run(program, Vec::new(), last, &mut doc);
         // What the program itself has put there is right.
@@ -396,6 +422,22 @@ fn joined(program: &str) -> Option<(String, String)> {
     }
     let is_separator = |text: &String| !text.is_empty();
     Some((parts.join("|"), separator)).filter(|(_, separator)| is_separator(separator))
+}
+
+/// The object whose entries a program prints, one per line: `to_entries[] | "\(.key)=\(.value)"`.
+fn of_entries(program: &str, text: &str) -> Option<Value> {
+    let (before, behind) = program.split_once("to_entries[]")?;
+    let (first, pieces) = interpolated(behind.trim_start().strip_prefix('|')?.trim())?;
+    let [(".key", between), (".value", last)] = pieces.as_slice() else { return None };
+    let entry = |line: &str| {
+        let (key, value) = line.strip_prefix(first)?.strip_suffix(last)?.split_once(between)?;
+        Some((key.to_owned(), json!(value)))
+    };
+    let entries: Map<String, Value> = text.trim_end().lines().map(entry).collect::<Option<_>>()?;
+    let mut doc = Value::Null;
+    let end = run(before.trim_end().trim_end_matches('|'), Vec::new(), &Value::Null, &mut doc);
+    put(&mut doc, &end, Value::Object(entries));
+    Some(doc)
 }
 
 /// A document in which a program finds these items in order.
@@ -692,6 +734,16 @@ mod tests {
                 json!({"a": [{"metadata": {"name": "thing-0"}, "port": 5, "p": "T"}]}),
             ),
             ("[.m[]? | select(.n == \"cpu\") | .v] == [70]", "", json!({"m": [{"n": "cpu", "v": 70}]})),
+            (
+                r#".data // {} | to_entries[] | "\(.key)=\(.value)""#,
+                "a=1\nb.c=2",
+                json!({"data": {"a": "1", "b.c": "2"}}),
+            ),
+            (
+                r#".r[] | .b[] | "\(.n):\(.p)""#,
+                "x:1\ny:2",
+                json!({"r": [{"b": [{"n": "x", "p": "1"}, {"n": "y", "p": "2"}]}]}),
+            ),
             (".l == {\"app\": \"db\"}", "", json!({"l": {"app": "db"}})),
             (
                 r#".to | "to \(.kind)/\(.name)""#,

@@ -186,6 +186,9 @@ impl Script {
                 filters.pop();
                 self.searched(last, source, filters);
             }
+            Kind::Simple(simple) if self.document_of(simple).is_some() => {
+                self.whole.extend(self.document_of(simple).map(|(path, text)| (printed(&path), Vec::new(), text)));
+            }
             Kind::Simple(simple) if compared_files(self, simple).is_some() => {
                 self.equal.extend(compared_files(self, simple));
             }
@@ -300,6 +303,22 @@ impl Script {
         }
     }
 
+    /// The file that `diff` compares with a here-document, and its text.
+    fn document_of(&self, simple: &Simple) -> Option<(String, String)> {
+        let (name, words) = simple.words.split_first()?;
+        matches!(name.source.as_str(), "diff" | "cmp").then_some(())?;
+        let text = simple
+            .redirects
+            .iter()
+            .find_map(|r| if let Redirect::Heredoc(parts) = r { self.joined(parts) } else { None })?;
+        let operands: Vec<&Word> =
+            words.iter().filter(|word| !word.source.starts_with('-') || word.source == "-").collect();
+        let [a, b] = operands.as_slice() else { return None };
+        let (file, dash) = if a.source == "-" { (b, a) } else { (a, b) };
+        (dash.source == "-").then_some(())?;
+        Some((path(&self.text(file)?)?, text))
+    }
+
     /// A text for two outputs that should be equal.
     fn same(&self, word: &Word, other: &Word) -> Option<String> {
         let filters = |word: &Word| match word.parts.as_slice() {
@@ -340,6 +359,16 @@ impl Script {
         }
         let list = ast::read(&bash::parse(text)?)?;
         match list.as_slice() {
+            // A function that prints what it has captured.
+            [Stmt { kind: Kind::Group(list), .. }] => {
+                let Kind::Simple(last) = &list.last()?.kind else { return None };
+                let name = variable(last.words.last().filter(|_| last.words[0].source == "echo")?)?;
+                let assigned =
+                    list.iter().filter_map(|stmt| if let Kind::Assign(all) = &stmt.kind { Some(all) } else { None });
+                let value = assigned.flatten().find(|assign| assign.name == name)?.value.as_ref()?;
+                let [Part::Command { text, .. }] = value.parts.as_slice() else { return None };
+                self.read(text)
+            }
             [stmt] => self.printed(stmt),
             _ => None,
         }
@@ -736,7 +765,14 @@ fn through(ways: &[Way<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
         let texts = if filtered.is_empty() { plain } else { [invert::combined(&filtered, &[]), plain].concat() };
         invert::inputs(filter, &texts)
     };
-    (plain, groups.into_iter().map(inputs).collect())
+    // The rows that others look for have a number as well.
+    let (counts, others): (Vec<_>, Vec<_>) =
+        groups.into_iter().map(|group| (group.0[0] == "wc", inputs(group))).partition(|(is_count, _)| *is_count);
+    if others.is_empty() {
+        return (plain, counts.into_iter().map(|(_, texts)| texts).collect());
+    }
+    plain.extend(counts.into_iter().flat_map(|(_, texts)| texts));
+    (plain, others.into_iter().map(|(_, texts)| texts).collect())
 }
 
 /// Whether a filter is `head -n 1` or `tail -n 1`, in any spelling.
@@ -788,10 +824,15 @@ fn measured(word: &Word) -> Option<String> {
     ast::is_name(name).then(|| name.to_owned())
 }
 
-/// The name in `"$NAME"`, if the word is nothing else.
+/// The name in `"$NAME"` or `"${NAME%%…}"`, if the word is nothing else.
 fn variable(word: &Word) -> Option<String> {
     match word.parts.as_slice() {
         [Part::Var { name, .. }] => Some(name.clone()),
+        [Part::Other] => {
+            let inner = word.source.trim_matches('"').strip_prefix("${")?.strip_suffix('}')?;
+            let name = &inner[..inner.find(['%', '#'])?];
+            ast::is_name(name).then(|| name.to_owned())
+        }
         _ => None,
     }
 }
