@@ -83,6 +83,7 @@ mod service_port;
 mod skills;
 mod stdin;
 mod steps;
+mod silent;
 mod sweeps;
 mod syntax;
 mod tallies;
@@ -229,12 +230,19 @@ fn status_ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
     dead_check::check(view, out);
     no_effect::ignored(view, out);
     lost_status::check(view, out);
+    silent::lists(view, out);
 }
 
 /// A script that always passes.
 fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     exit_status::cannot_fail(view, out);
     no_effect::literal_verdict(view, out);
+}
+
+/// A wait that passes after its time is up.
+fn gives_up_in_success(view: &TaskView<'_>, out: &mut Diagnostics) {
+    exit_status::poll(view, out);
+    silent::forgotten(view, out);
 }
 
 /// A text on the other stream.
@@ -478,7 +486,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(cannot_fail) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_PASS, found: Found::InTask(exit_status::cannot_pass) },
-    Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
+    Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(gives_up_in_success) },
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
     Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },
     Lint { rule: &comparison::COMPARES_OTHERWISE, found: Found::InTask(compares_otherwise) },

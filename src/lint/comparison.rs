@@ -94,6 +94,14 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ if in_texts && fact.typed && (fact.value.is_number() || fact.value.is_boolean()) => {
                 (format!("this field contains a string, but {text} is not a string"), format!("\"{text}\""))
             }
+            serde_json::Value::String(_)
+                if !in_texts
+                    && fact.typed
+                    && matches!(text.as_str(), "true" | "false")
+                    && programs.iter().any(|program| fields::is_boolean(program, &fact.key)) =>
+            {
+                (format!("this field contains a Boolean, but \"{text}\" is a string"), text.clone())
+            }
             serde_json::Value::String(_) if in_texts || !is_number => continue,
             serde_json::Value::String(_) if fact.typed && text.parse::<i64>().is_ok() => {
                 (format!("this field contains a number, but \"{text}\" is a string"), text.clone())
