@@ -39,6 +39,7 @@ mod flow;
 mod foreign;
 mod idle_step;
 mod injection;
+mod inverted;
 mod judge;
 mod large;
 mod lasting;
@@ -266,12 +267,16 @@ fn cannot_hold(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A word or a name that is spelled differently elsewhere.
 fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
     odd_word::check(view, out);
+    inverted::tokens(view, out);
+    inverted::paths(view, out);
     near_name::check(view, out);
 }
 
 /// Conditions that hold before the agent has done anything.
 fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     already_true::check(view, out);
+    inverted::echoes(view, out);
+    inverted::revisions(view, out);
     beforehand::check(view, out);
     tallies::unchanged(view, out);
 }
@@ -284,6 +289,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
         prompt_numbers::check(view, &mut found);
     }
     tallies::check(view, &mut found);
+    inverted::said_otherwise(view, &mut found);
     out.extend(found);
 }
 
@@ -292,6 +298,7 @@ fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     wrong_state::check(view, out);
     refusals::check(view, out);
     untouched::check(view, out);
+    inverted::states(view, out);
 }
 
 impl<'a> TaskView<'a> {

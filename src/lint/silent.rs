@@ -96,9 +96,10 @@ fn listed(statement: &Statement) -> Option<&'static Listing> {
     let name = tools::canonical(first.text.rsplit('/').next().unwrap_or_default());
     let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let has = |option: &&str| {
-        words.iter().take_while(|word| **word != "--").any(|word| {
-            word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-        })
+        words
+            .iter()
+            .take_while(|word| **word != "--")
+            .any(|word| word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
     };
     LISTINGS.iter().filter(|listing| listing.program == name).find(|listing| {
         let mut operands = tools::operands(name, &words);
@@ -251,9 +252,8 @@ fn lost<'c>(
         word.len() > 3 && named && !word.starts_with('-') && texts::has_word(&said, word)
     };
     let words = sought.split(|c| !is_part(c)).map(|word| word.trim_matches(['.', ':', '/', '-'])).filter(is_value);
-    let mut lost = words.filter(|word| {
-        !behind.contains(word) && others.matches(word).count() <= copies(view, content, word)
-    });
+    let mut lost =
+        words.filter(|word| !behind.contains(word) && others.matches(word).count() <= copies(view, content, word));
     let mut names = Vec::new();
     ast::split(text, 0).iter().for_each(|word| word.variables(&mut names));
     lost.next().filter(|_| names.is_empty())
