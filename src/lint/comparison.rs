@@ -232,7 +232,9 @@ fn is_other_type(question: &super::facts::Fact, other: &super::facts::Fact) -> b
         serde_json::Value::Bool(_) => matches!(text, "true" | "false"),
         _ => false,
     };
-    alike && !mixed && question.exact && other.exact && question.key == other.key && question.parent == other.parent
+    // At the top level, fields of unrelated documents may have the same name.
+    let same = question.parent.is_some() && question.parent == other.parent && question.key == other.key;
+    alike && same && !mixed && question.exact && other.exact
 }
 
 /// `contains: web` for a field that setup sets to `web-old`, which also contains it.

@@ -308,7 +308,7 @@ pub(super) fn tokens(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && ADDRESS.is_match(variable)
                 && addresses.contains(variable)
             {
-                let message = format!("`{variable}` is the address of this request, not a `{}`", name.value);
+                let message = format!("`{variable}` is the address of this request, not a value for `{}`", name.value);
                 out.push(
                     Diagnostic::new(&ODD_WORD, value.span, message)
                         .help("use the variable that contains the token, as in the other requests"),

@@ -139,6 +139,12 @@ pub fn lists(view: &TaskView<'_>, out: &mut Diagnostics) {
                 found.extend(listing.filter(|_| is_shown(content, statement)).map(|listing| (statement, listing)));
             }
         }
+        // If nothing else is checked, `verify-only-lists` reports it.
+        let mut alone = Diagnostics::default();
+        if !found.is_empty() {
+            super::listing::check(view, &mut alone);
+        }
+        found.retain(|(s, _)| !alone.iter().any(|known| known.span == content.span(s.range.clone())));
         for (statement, listing) in found {
             let span = content.span(statement.range.clone());
             if !exit_status::is_used(view.task, script) && !out.iter().any(|known| known.span.start == span.start) {
