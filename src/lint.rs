@@ -65,6 +65,7 @@ mod pattern;
 mod place;
 mod polls;
 mod posted;
+mod programs;
 mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_numbers;
@@ -195,6 +196,7 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A script reads a variable that nothing sets, or that has another default elsewhere.
 fn unset_variables(view: &TaskView<'_>, out: &mut Diagnostics) {
     unset::unset(view, out);
+    programs::unset(view, out);
     series::defaults(view, out);
 }
 
@@ -256,6 +258,7 @@ fn wrong_stream(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn error_continues(view: &TaskView<'_>, out: &mut Diagnostics) {
     error_branch::check(view, out);
     no_effect::given_up(view, out);
+    programs::caught(view, out);
 }
 
 /// Expectations that nothing can meet, alone or together with those of another check.
