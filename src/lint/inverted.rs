@@ -328,6 +328,9 @@ fn variables(arg: &Arg<Def>) -> Vec<&str> {
     names.collect()
 }
 
+/// The maximum number of paths in a step: each is compared with all others.
+const PATHS: usize = 64;
+
 /// `$.panels` beside `$.dashboard.panels[0]` and other paths that begin with `$.dashboard`.
 pub(super) fn paths(view: &TaskView<'_>, out: &mut Diagnostics) {
     view.task.verify.steps.iter().for_each(|step| step.walk(&mut |step| outlier(step, out)));
@@ -340,7 +343,7 @@ fn outlier(step: &Step<Def>, out: &mut Diagnostics) {
     let Some((_, expect)) = &step.expect else { return };
     let mut all: Vec<(&str, Span)> = Vec::new();
     collect(expect, &mut all);
-    for (path, span) in all.iter().filter(|_| all.len() > 2) {
+    for (path, span) in all.iter().filter(|_| (3..=PATHS).contains(&all.len())) {
         let own = first_name(path);
         let mut others = all.iter().filter(|(_, other)| other != span).map(|(path, _)| *path);
         let Some(root) = others.clone().next().map(first_name).filter(|root| *root != own && !root.is_empty()) else {
