@@ -39,6 +39,7 @@ mod flow;
 mod foreign;
 mod idle_step;
 mod injection;
+mod inverted;
 mod judge;
 mod large;
 mod lasting;
@@ -64,6 +65,7 @@ mod pattern;
 mod place;
 mod polls;
 mod posted;
+mod programs;
 mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_numbers;
@@ -83,6 +85,7 @@ mod service_port;
 mod skills;
 mod stdin;
 mod steps;
+mod silent;
 mod sweeps;
 mod syntax;
 mod tallies;
@@ -193,6 +196,7 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A script reads a variable that nothing sets, or that has another default elsewhere.
 fn unset_variables(view: &TaskView<'_>, out: &mut Diagnostics) {
     unset::unset(view, out);
+    programs::unset(view, out);
     series::defaults(view, out);
 }
 
@@ -229,12 +233,19 @@ fn status_ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
     dead_check::check(view, out);
     no_effect::ignored(view, out);
     lost_status::check(view, out);
+    silent::lists(view, out);
 }
 
 /// A script that always passes.
 fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     exit_status::cannot_fail(view, out);
     no_effect::literal_verdict(view, out);
+}
+
+/// A wait that passes after its time is up.
+fn gives_up_in_success(view: &TaskView<'_>, out: &mut Diagnostics) {
+    exit_status::poll(view, out);
+    silent::forgotten(view, out);
 }
 
 /// A text on the other stream.
@@ -247,6 +258,7 @@ fn wrong_stream(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn error_continues(view: &TaskView<'_>, out: &mut Diagnostics) {
     error_branch::check(view, out);
     no_effect::given_up(view, out);
+    programs::caught(view, out);
 }
 
 /// Expectations that nothing can meet, alone or together with those of another check.
@@ -258,12 +270,16 @@ fn cannot_hold(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A word or a name that is spelled differently elsewhere.
 fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
     odd_word::check(view, out);
+    inverted::tokens(view, out);
+    inverted::paths(view, out);
     near_name::check(view, out);
 }
 
 /// Conditions that hold before the agent has done anything.
 fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     already_true::check(view, out);
+    inverted::echoes(view, out);
+    inverted::revisions(view, out);
     beforehand::check(view, out);
     tallies::unchanged(view, out);
 }
@@ -276,6 +292,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
         prompt_numbers::check(view, &mut found);
     }
     tallies::check(view, &mut found);
+    inverted::said_otherwise(view, &mut found);
     out.extend(found);
 }
 
@@ -284,6 +301,7 @@ fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     wrong_state::check(view, out);
     refusals::check(view, out);
     untouched::check(view, out);
+    inverted::states(view, out);
 }
 
 impl<'a> TaskView<'a> {
@@ -478,7 +496,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(cannot_fail) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_PASS, found: Found::InTask(exit_status::cannot_pass) },
-    Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
+    Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(gives_up_in_success) },
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
     Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },
     Lint { rule: &comparison::COMPARES_OTHERWISE, found: Found::InTask(compares_otherwise) },

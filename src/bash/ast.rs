@@ -307,6 +307,12 @@ fn parts(text: &str, mode: Mode) -> Vec<Part> {
             // A quote inside a quoted default: `"${NAME:-"a b"}"`.
             '"' if mode == Mode::Quoted => {}
             '`' => out.push(Part::Other),
+            '$' if mode == Mode::Word && rest[1..].starts_with('\'') && ansi(&rest[2..]).is_some() => {
+                if let Some((text, len)) = ansi(&rest[2..]) {
+                    push_text(&mut out, &text, true);
+                    step = len + 2;
+                }
+            }
             '$' => {
                 let (part, len) = dollar(rest, quoted);
                 match part {
@@ -329,6 +335,25 @@ fn parts(text: &str, mode: Mode) -> Vec<Part> {
         at += step;
     }
     out
+}
+
+/// The text of `$'…'` behind its first quote, and its length with the last quote. `None` for escapes with digits.
+fn ansi(rest: &str) -> Option<(String, usize)> {
+    let mut text = String::new();
+    let mut chars = rest.char_indices();
+    while let Some((at, c)) = chars.next() {
+        text.push(match c {
+            '\'' => return Some((text, at + 1)),
+            '\\' => match chars.next()?.1 {
+                't' => '\t',
+                'n' => '\n',
+                c @ ('\\' | '\'' | '"') => c,
+                _ => return None,
+            },
+            c => c,
+        });
+    }
+    None
 }
 
 fn push(out: &mut Vec<Part>, c: char, quoted: bool) {

@@ -94,6 +94,14 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ if in_texts && fact.typed && (fact.value.is_number() || fact.value.is_boolean()) => {
                 (format!("this field contains a string, but {text} is not a string"), format!("\"{text}\""))
             }
+            serde_json::Value::String(_)
+                if !in_texts
+                    && fact.typed
+                    && matches!(text.as_str(), "true" | "false")
+                    && programs.iter().any(|program| fields::is_boolean(program, &fact.key)) =>
+            {
+                (format!("this field contains a Boolean, but \"{text}\" is a string"), text.clone())
+            }
             serde_json::Value::String(_) if in_texts || !is_number => continue,
             serde_json::Value::String(_) if fact.typed && text.parse::<i64>().is_ok() => {
                 (format!("this field contains a number, but \"{text}\" is a string"), text.clone())
@@ -151,7 +159,7 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let given = super::facts::given(view);
-    for question in asked {
+    for question in &asked {
         let mut same = given.iter().filter(|fact| fact.key == question.key).peekable();
         let Some(first) = same.peek().copied() else {
             let number = question.value.as_str().is_some_and(|text| text.parse::<u64>().is_ok());
@@ -162,6 +170,22 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
                         question.span,
                         format!("`{}` is probably a number, but \"{}\" is a string", question.key, question.text()),
                     )
+                    .help("JSON values are equal only if their types are equal")
+                    .strength(Strength::Warning),
+                );
+            } else if let Some(other) = asked.iter().find(|other| is_other_type(question, other)) {
+                out.push(
+                    Diagnostic::new(
+                        &COMPARES_OTHERWISE,
+                        question.span,
+                        format!(
+                            "`{}` is {} here, and {} in another check",
+                            question.key,
+                            noun(&question.value),
+                            noun(&other.value)
+                        ),
+                    )
+                    .label(other.span, "the other check")
                     .help("JSON values are equal only if their types are equal")
                     .strength(Strength::Warning),
                 );
@@ -195,6 +219,22 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// Whether a check compares a field with a number or a Boolean in quotes, and another check compares a field of this name,
+/// in an object of the same name, with one without quotes.
+fn is_other_type(question: &super::facts::Fact, other: &super::facts::Fact) -> bool {
+    // Fields in which objects of different kinds have values of different types.
+    let mixed = matches!(question.key.as_str(), "value" | "id" | "version" | "default" | "key" | "data" | "result");
+    let text = question.value.as_str().unwrap_or_default();
+    let alike = match &other.value {
+        serde_json::Value::Number(_) => text.parse::<f64>().is_ok(),
+        serde_json::Value::Bool(_) => matches!(text, "true" | "false"),
+        _ => false,
+    };
+    // At the top level, fields of unrelated documents may have the same name.
+    let same = question.parent.is_some() && question.parent == other.parent && question.key == other.key;
+    alike && same && !mixed && question.exact && other.exact
 }
 
 /// `contains: web` for a field that setup sets to `web-old`, which also contains it.

@@ -251,7 +251,7 @@ pub(super) fn is_idle(content: &Content) -> bool {
 }
 
 /// Whether a later step uses the output of this one.
-fn is_used(task: &Task<Def>, script: &ScriptView<'_>) -> bool {
+pub(super) fn is_used(task: &Task<Def>, script: &ScriptView<'_>) -> bool {
     let Some(id) = &script.step.id else { return false };
     let mut used = false;
     let mut look = |t: &Template<Def>| {
