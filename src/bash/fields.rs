@@ -16,6 +16,7 @@ struct Fields {
     options: BTreeMap<String, BTreeMap<String, String>>,
     objects: BTreeMap<String, FxHashSet<String>>,
     shapes: BTreeMap<String, BTreeMap<String, (String, String)>>,
+    groups: BTreeMap<String, String>,
 }
 
 static FIELDS: LazyLock<Fields> =
@@ -44,6 +45,14 @@ pub fn verbs(value: &str, field: &str) -> &'static [String] {
 /// Whether all fields of the field `parent` are strings.
 pub fn has_texts(program: &str, parent: &str) -> bool {
     FIELDS.texts.get(system(program)).is_some_and(|known| known.contains(parent))
+}
+
+/// Whether a kind of Kubernetes belongs to this API group, which may have a version before it: `apps`, `v1.apps`.
+pub fn is_in_group(kind: &str, group: &str) -> bool {
+    FIELDS.groups.get(kind).is_some_and(|known| {
+        let version = group.strip_suffix(known.as_str()).and_then(|version| version.strip_suffix('.'));
+        group == known || version.is_some_and(|version| version.starts_with('v') && !version.contains('.'))
+    })
 }
 
 /// The field that an option sets, if its name differs from the option's.

@@ -626,12 +626,15 @@ impl Tool {
     }
 
     /// The conditions that resources of a kind have, including kinds that the table does not list. Returns `None` if
-    /// they are not known.
+    /// they are not known. The word may have an API group, as in `pipelinerun.tekton.dev`.
     pub fn conditions_of(&self, word: &str) -> Option<(&str, &[String])> {
-        let word = word.split(['/', '.']).next().unwrap_or(word).to_lowercase();
-        let kind = self.kind(&word).map_or(word.as_str(), |(kind, _)| kind);
+        let word = word.split('/').next().unwrap_or(word).to_lowercase();
+        let (word, group) = word.split_once('.').map_or((word.as_str(), None), |(word, group)| (word, Some(group)));
+        let kind = self.kind(word).map_or(word, |(kind, _)| kind);
         let known =
             self.conditions.get_key_value(kind).or_else(|| self.conditions.get_key_value(kind.strip_suffix('s')?));
+        // Another group may have a kind of the same name.
+        let known = known.filter(|(kind, _)| group.is_none_or(|group| super::fields::is_in_group(kind, group)));
         known.map(|(kind, conditions)| (kind.as_str(), conditions.as_slice()))
     }
 

@@ -283,7 +283,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 self.statement(content, &pair[1], None, may, depth);
             }
             Kind::Or(pair) => {
-                self.statement(content, &pair[0], None, Place { lenient: true, ..place }, depth);
+                // In `… || exit 1`, the failure is not ignored.
+                let lenient = place.lenient || !gives_up(&pair[1]);
+                self.statement(content, &pair[0], None, Place { lenient, ..place }, depth);
                 let (before, changed) = (Rc::clone(&self.variables), self.changed.clone());
                 self.statement(content, &pair[1], None, may, depth);
                 self.join(before);
@@ -489,7 +491,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 for value in known {
                     self.set(&name, value);
                     // A loop over a known list runs all its rounds, unless one of them leaves it.
-                    let leaves = body.iter().any(leaves);
+                    let leaves = body.iter().any(|s| leaves_early(s, false));
                     self.list(content, body, if leaves { may } else { place }, depth);
                 }
             }
@@ -1076,6 +1078,33 @@ fn leaves(statement: &Statement) -> bool {
     let mut found = false;
     statement.walk(&mut |s| found |= matches!(s.name(), "exit" | "return" | "break" | "continue"));
     found
+}
+
+/// Whether a script that succeeds may leave the list that contains a statement early: in it, or, if the list is the body of
+/// a loop, with `break`. `inner`: whether the statement is in another loop, to which `break` then belongs.
+fn leaves_early(statement: &Statement, inner: bool) -> bool {
+    let first = statement.words().get(1);
+    match statement.name() {
+        "exit" => return !gives_up(statement),
+        "return" => return true,
+        "break" | "continue" => return !inner || first.is_some(),
+        _ => {}
+    }
+    let inner = inner || matches!(statement.kind, Kind::Loop { .. });
+    let mut found = false;
+    statement.lists(&mut |list| found |= list.iter().any(|s| leaves_early(s, inner)));
+    found
+}
+
+/// Whether a statement ends the script with a failure: `exit 1`, `{ echo …; exit 1; }`.
+fn gives_up(statement: &Statement) -> bool {
+    match &statement.kind {
+        Kind::Group(list) => list.last().is_some_and(gives_up),
+        _ => {
+            let status = statement.words().get(1).and_then(|word| word.text.parse::<u8>().ok());
+            statement.name() == "exit" && status.is_some_and(|status| status > 0)
+        }
+    }
 }
 
 /// The values of `{1..3}`, `$(seq 3)` and `$(seq 1 3)`, if they are at most as many as a loop may have rounds.

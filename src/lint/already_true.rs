@@ -431,6 +431,10 @@ fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
         let told = Quantity::all(&lower).into_iter().filter(|(_, q)| !q.unit.is_empty() && q.is(&amount));
         places.extend(told.map(|(at, _)| at).filter(|at| said.is_char_boundary(*at)));
     }
+    // `The team scaled it to 4 replicas`: the value is the state that the agent finds, and verify guards it.
+    if places.iter().any(|at| is_past(&said[sentence(said, *at).start..*at])) {
+        return false;
+    }
     places.into_iter().any(|at| {
         let whole = sentence(said, at);
         let start = said[whole.start..at].rfind([',', ':']).map_or(whole.start, |mark| whole.start + mark + 1);
@@ -442,7 +446,19 @@ fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
         WANTS.is_match(&said[whole.clone()])
             && !KEEPS.is_match(&clause)
             && !AS_IT_IS.is_match(&rest)
+            && !LIMIT_STAYS.is_match(&rest)
             && words.iter().any(|word| clause.contains(word.as_str()))
+    })
+}
+
+/// Whether the text before a value says that it was set earlier: `the team scaled the deployment to `.
+fn is_past(head: &str) -> bool {
+    PAST.captures_iter(head).any(|found| {
+        let before = head[..found.get(0).map_or(0, |all| all.start())].trim_end().to_ascii_lowercase();
+        // `It must be scaled to 4`, `scaled to 4 it would start`.
+        let words = before.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+        let last = words.rsplit(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        !matches!(last, "" | "be" | "get" | "gets" | "is" | "are" | "when" | "if" | "once" | "and")
     })
 }
 
@@ -1185,6 +1201,13 @@ static CHANGES: Ascii = ascii(
 );
 static WANTS: Ascii = ascii(
     r"(?i)\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b",
+);
+static PAST: Ascii = ascii(
+    r#"(?i)\b(?:scaled|raised|increased|lowered|reduced|changed|switched|moved|updated|upgraded|bumped|limited|configured)\s[^,;:]{0,60}?\bto\s+[`\"']?$"#,
+);
+/// `…, so do not raise the quota`: the value before it is a limit that stays.
+static LIMIT_STAYS: Ascii = ascii(
+    r"(?i)\b(?:do not|don't|never|must not|may not|cannot)\s+(?:change|raise|lower|increase|reduce|extend|exceed|touch|modify|edit)\s+(?:it|this|that|(?:the|its|this|that)\s+(?:\w+\s+)?(?:quota|limits?|budget|cap|maximum|minimum))\b",
 );
 static AS_IT_IS: Ascii = ascii(r"(?i)^\W*(?:just )?as (?:it|they|before|now)\b|\b(?:already|unchanged)\b");
 static INSERTS: Ascii = ascii(r"(?i)\b(?:insert|add)\b");

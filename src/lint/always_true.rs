@@ -1,7 +1,7 @@
 //! Conditions of verify that always hold: an assignment instead of a comparison, a word instead of a test.
 
 use super::{
-    TaskView, comparison, embedded, pattern,
+    TaskView, comparison, constant, embedded, pattern,
     script::{Content, HOLE},
 };
 use crate::{
@@ -35,6 +35,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         arithmetic(&content.program, content, &mut found);
         lengths(content, &mut found);
         own_name(content, out);
+        constant::check(content, &mut found);
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         two_values(&script.content, &mut found);

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{TaskView, embedded, script::Content};
+use super::{TaskView, embedded, jq_types, script::Content};
 use crate::{
     ascii::{Ascii, ascii},
     bash::{
@@ -36,6 +36,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     headers(view, out);
     lines_of_json(view, out);
     partial(view, out);
+    let mut objects = Vec::new();
+    jq_types::objects(view, &mut objects);
+    for (span, message, help) in objects {
+        out.push(Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help));
+    }
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
         let mut found = Vec::new();
@@ -53,6 +58,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             searches(content, followed, &mut found);
             bytes(content, &mut found);
             embedded::patterns(content, &mut found);
+            jq_types::lists(content, &mut found);
             if super::texts::sees_answer(script.step) {
                 digits(content, &mut found);
             }
@@ -721,12 +727,33 @@ fn captured(content: &Content) -> Vec<String> {
     found
 }
 
-/// `… | wc -l` prints a number in any case.
+/// `… | wc -l` and `… | grep -c` print a number in any case.
 fn always_prints(statement: &Statement) -> bool {
     match &statement.kind {
-        Kind::Pipeline(parts) => parts.last().is_some_and(|last| last.name() == "wc"),
+        Kind::Pipeline(parts) => parts.last().is_some_and(|last| last.name() == "wc" || counts_input(last)),
+        // `… | grep -c x || true`
+        Kind::Or(pair) => always_prints(&pair[0]),
         _ => false,
     }
+}
+
+/// Whether a command is `grep -c` without a file, which prints 0 if its input is empty.
+fn counts_input(statement: &Statement) -> bool {
+    let Some((_, words)) = statement.words().split_first().filter(|_| is_grep(statement)) else { return false };
+    let mut counts = false;
+    for option in words.iter().map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
+        match option {
+            "--count" => counts = true,
+            _ if option.starts_with("--") => return false,
+            _ if option.contains(['q', 'L', 'l', 'e', 'f', 'r', 'm']) => return false,
+            _ => counts |= option.contains('c'),
+        }
+    }
+    counts && words.iter().filter(|word| !word.text.starts_with('-')).count() == 1
+}
+
+fn is_grep(statement: &Statement) -> bool {
+    matches!(statement.name(), "grep" | "egrep" | "fgrep")
 }
 
 /// `exit 1`, `return 1`.
@@ -771,13 +798,25 @@ fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
             let Some(expected) = right.literal().filter(|text| !text.is_empty() && !text.contains('*')) else {
                 continue;
             };
-            let Some(name) = left.variable().filter(|name| !others.contains(*name)) else { continue };
-            let Some([inner]) = captures.get(name).map(Vec::as_slice) else { continue };
+            let inner = match left.parts.as_slice() {
+                // `[ "$(jq …)" = "[1,2]" ]`
+                [Part::Command { .. }] if s.nested.len() == 1 => &s.nested[0],
+                _ => {
+                    let Some(name) = left.variable().filter(|name| !others.contains(*name)) else { continue };
+                    let Some([inner]) = captures.get(name).map(Vec::as_slice) else { continue };
+                    inner
+                }
+            };
             let last = match &inner.kind {
                 Kind::Pipeline(parts) => parts.last().unwrap_or(inner),
                 _ => inner,
             };
             let quoted = left.source.starts_with('"');
+            // `answers` reports the other forms of a direct comparison.
+            let is_direct = matches!(left.parts.as_slice(), [Part::Command { .. }]);
+            if is_direct && !(last.tool() == "jq" && jq_types::is_spread(last.words(), &expected)) {
+                continue;
+            }
             let form = if counts { None } else { form(last, &expected) };
             if let Some(form) = form.or_else(|| of_table(last, &expected, quoted && !counts)) {
                 found.push((content.span(s.range.clone()), form.0, form.1));
@@ -832,6 +871,10 @@ fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
     let words = command.words();
     let has = |options: &[&str]| words.iter().any(|word| options.contains(&word.text.as_str()));
     match command.tool() {
+        "jq" if jq_types::is_spread(words, expected) => Some((
+            format!("`jq` prints this over several lines: its output is never equal to `{expected}`"),
+            "write `jq -c`",
+        )),
         "jq" => {
             let raw = words.iter().skip(1).any(|w| {
                 matches!(w.text.as_str(), "--raw-output" | "--join-output" | "--raw-output0" | "--tojson")

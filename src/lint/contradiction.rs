@@ -77,6 +77,8 @@ struct Claim {
     at: usize,
     /// Whether the check certainly must succeed each time: it is not in a helper that is called as an alternative.
     is_strict: bool,
+    /// Whether the script waits until the value is this one. Another value may precede it.
+    awaits: bool,
 }
 
 /// Checks that require different values of the same thing, with nothing in between that changes it.
@@ -103,7 +105,7 @@ fn conflicts(claims: &[Claim], strength: Strength, is_stable: &dyn Fn(usize, usi
         let other = same.iter().find(|other| {
             // The same statement, executed twice.
             let is_certain = other.span != claim.span || other.is_strict && claim.is_strict;
-            is_certain && other.wanted.excludes(&claim.wanted)
+            is_certain && !claim.awaits && other.wanted.excludes(&claim.wanted)
         });
         let Some(other) = other.filter(|other| is_stable(other.at.min(claim.at), other.at.max(claim.at))) else {
             if same.len() < 8 {
@@ -149,7 +151,7 @@ fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
             let is_tool = matches!(step.op.kind, OperationKind::Tool { .. });
             let found = if is_tool { &mut of_tools } else { &mut claims };
             required(expect, "", view.task.dialect, &mut |part, wanted, span| {
-                found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true });
+                found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true, awaits: false });
             });
         }
     }
@@ -390,21 +392,50 @@ fn in_script(view: &TaskView<'_>, script: &Followed<'_>) -> Vec<Claim> {
     }
     let own = &*script.view.content;
     let mut loops: Vec<std::ops::Range<usize>> = Vec::new();
+    // The conditions of `until`, which hold when the loop ends, each with its loop. The body of a function may run anywhere.
+    let mut awaited: Vec<(std::ops::Range<usize>, std::ops::Range<usize>)> = Vec::new();
+    let mut functions: Vec<std::ops::Range<usize>> = Vec::new();
     own.program.walk(&mut |s| {
-        if let Kind::Loop { repeat, body, .. } = &s.kind
-            && (*repeat != Repeat::For || body.iter().any(waits))
-        {
-            loops.push(s.range.clone());
+        if matches!(s.kind, Kind::Function { .. }) {
+            functions.push(s.range.clone());
+        }
+        let Kind::Loop { repeat, body, condition } = &s.kind else { return };
+        match (repeat, condition.as_slice()) {
+            (Repeat::Until, [condition]) if !body.iter().any(ends_round) => {
+                awaited.push((condition.range.clone(), s.range.clone()));
+                loops.extend(body.iter().map(|s| s.range.clone()));
+            }
+            (Repeat::For, _) if !body.iter().any(waits) => {}
+            _ => loops.push(s.range.clone()),
         }
     });
     // Each round of a loop may compare with another value. Those over a known list are followed one by one.
     let in_loop = |s: &Statement| loops.iter().any(|outer| outer.start <= s.range.start && s.range.end <= outer.end);
     for question in view.asked().iter().filter(|question| std::ptr::eq(question.content, own)) {
         let Some((subject, part)) = read_by(question).filter(|_| !in_loop(question.statement)) else { continue };
-        let Some(wanted) = compared(question, own) else { continue };
+        let until = awaited.iter().find(|(condition, _)| *condition == question.statement.range);
+        let until = until.filter(|_| question.is_alone());
+        let awaits = until.is_some();
+        let wanted = match awaits {
+            true => demanded(&question.demand, true),
+            false => compared(question, own),
+        };
+        let Some(wanted) = wanted else { continue };
         let Some(at) = question.runs.last().and_then(|run| place(run)) else { continue };
+        // What the loop itself runs precedes the last time that its condition is tested.
+        let at = until.map_or(at, |(_, whole)| {
+            let lies_in = |run: &Run<'_>, outer: &std::ops::Range<usize>| {
+                let range = &run.statement.range;
+                std::ptr::eq(run.content, own) && outer.start <= range.start && range.end <= outer.end
+            };
+            let runs = script.trace.runs.iter().enumerate().skip(at);
+            let own_runs = runs
+                .take_while(|(_, run)| lies_in(run, whole) || functions.iter().any(|body| lies_in(run, body)))
+                .filter(|(_, run)| lies_in(run, whole));
+            own_runs.last().map_or(at, |(last, _)| last + 1)
+        });
         let is_strict = loops.is_empty() && question.runs.iter().all(|run| !run.lenient);
-        found.push(Claim { subject, part, wanted, span: question.span, at, is_strict });
+        found.push(Claim { subject, part, wanted, span: question.span, at, is_strict, awaits });
     }
     // Only a script that uses jq can have these.
     let jq = script
@@ -427,7 +458,7 @@ fn in_script(view: &TaskView<'_>, script: &Followed<'_>) -> Vec<Claim> {
             let span = run.content.span(run.statement.range.clone());
             for (part, wanted) in conditions(&filter) {
                 let is_strict = loops.is_empty() && !run.lenient;
-                found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict });
+                found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict, awaits: false });
             }
         }
     }
@@ -445,10 +476,25 @@ fn is_decisive(run: &Run<'_>) -> bool {
     }
 }
 
-/// Whether a round of a loop may wait, or end the loop.
+/// Whether a round of a loop may wait, or end the loop. A loop that waits until a condition holds ends in no other way.
 fn waits(statement: &Statement) -> bool {
+    if let Kind::Loop { repeat: Repeat::Until, body, .. } = &statement.kind
+        && !body.iter().any(ends_round)
+    {
+        return false;
+    }
+    let mut found = matches!(statement.name(), "break" | "continue" | "return" | "sleep");
+    statement.lists(&mut |list| found |= list.iter().any(waits));
+    found
+}
+
+/// Whether a statement may leave the loop that contains it other than by its condition or with a failure.
+fn ends_round(statement: &Statement) -> bool {
     let mut found = false;
-    statement.walk(&mut |s| found |= matches!(s.name(), "break" | "continue" | "return" | "sleep"));
+    statement.walk(&mut |s| {
+        let ends = s.words().get(1).is_none_or(|word| word.text == "0");
+        found |= matches!(s.name(), "break" | "return") || s.name() == "exit" && ends;
+    });
     found
 }
 
@@ -527,6 +573,9 @@ fn runs_always(statement: &Statement, start: usize, end: usize) -> bool {
         Kind::If { branches, .. } => branches
             .first()
             .is_some_and(|branch| branch.condition.first().is_some_and(|first| runs_always(first, start, end))),
+        Kind::Loop { repeat: Repeat::Until, condition, .. } => {
+            condition.first().is_some_and(|first| runs_always(first, start, end))
+        }
         Kind::Group(list) | Kind::Subshell(list) | Kind::Loop { repeat: Repeat::For, body: list, .. } => {
             list.iter().any(|inner| runs_always(inner, start, end))
         }
@@ -536,12 +585,17 @@ fn runs_always(statement: &Statement, start: usize, end: usize) -> bool {
 
 /// The value with which a question compares, if the script succeeds only with it.
 fn compared(question: &Question<'_>, content: &Content) -> Option<Wanted> {
-    let Demand::Compared { operator, with } = &question.demand else { return None };
+    let wanted = question.is_wanted().or_else(|| counted(question, content))?;
+    demanded(&question.demand, wanted)
+}
+
+/// The constant of a comparison that must hold (`wanted`), or must not hold.
+fn demanded(demand: &Demand, wanted: bool) -> Option<Wanted> {
+    let Demand::Compared { operator, with } = demand else { return None };
     // `[[ … == v1.* ]]` compares with a pattern.
     if with.contains(['*', '?', '[']) {
         return None;
     }
-    let wanted = question.is_wanted().or_else(|| counted(question, content))?;
     match (operator.as_str(), wanted) {
         ("=" | "==" | "-eq", true) | ("!=" | "-ne", false) => Some(Wanted::Is(with.clone())),
         ("=" | "==" | "-eq", false) | ("!=" | "-ne", true) => Some(Wanted::IsNot(with.clone())),

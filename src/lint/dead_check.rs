@@ -68,6 +68,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         unread(view, script, &reported, out);
         told_behind_loop(program, content, out);
         of_another(content, out);
+        let followed = view.followed(script);
         let mut search = Search {
             found: Vec::new(),
             functions: FxHashMap::default(),
@@ -75,13 +76,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             content,
             asked: FxHashSet::default(),
             programs: FxHashSet::default(),
+            filters: followed.map(passed_filters).unwrap_or_default(),
         };
         program.walk(&mut |s| {
             if let Kind::Function { name, body } = &s.kind {
                 search.functions.insert(name, body);
             }
         });
-        let followed = view.followed(script);
         let sources: Vec<&Program> =
             followed.iter().flat_map(|followed| &followed.trace.sources).map(|content| &content.program).collect();
         for source in &sources {
@@ -317,6 +318,8 @@ struct Search<'p> {
     asked: FxHashSet<&'p str>,
     /// Positions of Python programs that exit with a failure if something is wrong.
     programs: FxHashSet<usize>,
+    /// Positions of commands of jq whose filter is a parameter that always holds a question.
+    filters: FxHashSet<usize>,
 }
 
 impl<'p> Search<'p> {
@@ -347,7 +350,7 @@ impl<'p> Search<'p> {
     fn statement(&mut self, statement: &'p Statement, tested: bool) {
         match &statement.kind {
             Kind::Command(_)
-                if always(statement, tested)
+                if self.always(statement, tested)
                     || !tested && !statement.written && lists_one(statement)
                     || self.searches(statement, tested) =>
             {
@@ -370,7 +373,7 @@ impl<'p> Search<'p> {
                 {
                     self.statement(first, tested);
                 } else if let [.., last] = parts.as_slice()
-                    && always(last, tested)
+                    && self.always(last, tested)
                 {
                     self.push(last, Fault::Always);
                 } else if let [.., last] = parts.as_slice()
@@ -406,10 +409,14 @@ impl<'p> Search<'p> {
                 } else {
                     for last in branches.iter().filter_map(|branch| branch.condition.last()) {
                         let last = match &last.kind {
+                            Kind::Not(inner) => inner,
+                            _ => last,
+                        };
+                        let last = match &last.kind {
                             Kind::Pipeline(parts) => parts.last().unwrap_or(last),
                             _ => last,
                         };
-                        if matches!(last.name(), "jq" | "yq") && always(last, true) {
+                        if matches!(last.name(), "jq" | "yq") && self.always(last, true) {
                             self.push(last, Fault::Always);
                         }
                     }
@@ -425,6 +432,11 @@ impl<'p> Search<'p> {
             Kind::Case(arms) => arms.iter().for_each(|arm| self.list(arm)),
             _ => {}
         }
+    }
+
+    /// Whether a command that is used as a check always succeeds.
+    fn always(&self, statement: &Statement, tested: bool) -> bool {
+        always(statement, tested) || self.filters.contains(&statement.range.start)
     }
 
     /// Whether a command is a query whose status says nothing about the answer: `psql -c "SELECT … WHERE …" >
@@ -803,6 +815,25 @@ fn always(statement: &Statement, tested: bool) -> bool {
         && (matches!(statement.tool(), "helm" | "kubectl" | "docker" | "git" | "gh")
             && flow::succeeds(statement.name(), statement)
             || finds(statement))
+}
+
+/// Returns the positions of `jq "$filter"` without `-e`, where each call of the function passes a question.
+fn passed_filters(followed: &Followed<'_>) -> FxHashSet<usize> {
+    let mut found: FxHashMap<usize, bool> = FxHashMap::default();
+    for run in followed.trace.runs.iter().filter(|run| run.statement.name() == "jq") {
+        let own = std::ptr::eq(run.content, &*followed.view.content);
+        let literal = tools::operands("jq", &run.statement.words()[1..]).next().is_none_or(|word| word.literal);
+        if !own
+            || literal
+            || asked::options(run).contains('e')
+            || run.words.iter().any(|word| word.literal() == Some("--exit-status"))
+        {
+            continue;
+        }
+        let asks = asked::operand(run).is_some_and(|filter| answers(&filter));
+        *found.entry(run.statement.range.start).or_insert(true) &= asks;
+    }
+    found.into_iter().filter(|(_, asks)| *asks).map(|(at, _)| at).collect()
 }
 
 /// Whether a filter of jq ends with a comparison or another question.

@@ -411,7 +411,8 @@ impl Made {
                     _ => false,
                 };
                 let manifest = matches!(before, "-f" | "--filename" | "-k" | "--kustomize");
-                self.opaque |= !read && manifest && word.text != "-";
+                // A manifest that the script writes itself is a part of its text.
+                self.opaque |= !read && manifest && word.text != "-" && !is_written(script, word);
                 before = &word.text;
             }
         }
@@ -433,6 +434,20 @@ impl Made {
     }
 }
 
+/// Whether a script writes this file before it passes it to a command: `cat > $DIR/a.yaml <<EOF`.
+fn is_written(script: &ScriptView<'_>, word: &Word) -> bool {
+    let text = &script.content.text;
+    let source = |range: &std::ops::Range<usize>| text.get(range.clone()).unwrap_or_default().trim_matches('"');
+    let file = source(&word.range);
+    let is_path = file.len() > 2 && !file.contains(['*', '?', '(', '`']);
+    is_path
+        && text[..word.range.start.min(text.len())].lines().any(|line| {
+            let Some((before, rest)) = line.split_once('>') else { return false };
+            let target = rest.trim_start_matches('>').split_whitespace().next().unwrap_or_default();
+            target.trim_matches('"') == file && before.trim_start().starts_with("cat") && line.contains("<<")
+        })
+}
+
 /// Whether a text builds names with the beginning or the end of this one: `web-$i`.
 fn assembles(text: &str, name: &str) -> bool {
     let filled = |c: char| matches!(c, '$' | '{' | '%' | HOLE);
@@ -447,7 +462,8 @@ fn assembles(text: &str, name: &str) -> bool {
 /// Commands that create only what their words, and the files they name, show.
 const PLAIN: &[&str] = &[
     "kubectl", "docker", "git", "curl", "wget", "jq", "yq", "echo", "printf", "cat", "tee", "sleep", "set", "cd",
-    "mkdir", "touch", "cp", "mv", "ln", "rm", "chmod", "trap", "exit", "return", "true", "false", ":", "test", "[",
-    "grep", "sed", "awk", "tr", "cut", "sort", "head", "tail", "wc", "seq", "date", "read", "wait", "kill", "export",
-    "local", "shift", "base64", "openssl", "timeout", "until", "break", "continue", "command", "type", "which",
+    "mkdir", "mktemp", "touch", "cp", "mv", "ln", "rm", "chmod", "trap", "exit", "return", "true", "false", ":",
+    "test", "[", "grep", "sed", "awk", "tr", "cut", "sort", "head", "tail", "wc", "seq", "date", "read", "wait",
+    "kill", "export", "local", "shift", "base64", "openssl", "timeout", "until", "break", "continue", "command",
+    "type", "which",
 ];

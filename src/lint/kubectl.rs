@@ -1,5 +1,7 @@
 //! Deletions that delete nothing, and deletions in verify.
 
+use rustc_hash::FxHashSet;
+
 use super::TaskView;
 use crate::{
     bash::{program::Statement, tools},
@@ -60,18 +62,19 @@ pub fn glob(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// Verify that changes what it checks (author mistake 5). A script may delete what it created itself.
 pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify) {
+    let scripts = || view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify);
+    if !scripts().any(|script| script.content.text.contains("delete")) {
+        return;
+    }
+    // Another step of verify may have created it.
+    let all: Vec<&Statement> = scripts().flat_map(|script| script.content.program.commands()).collect();
+    let named: FxHashSet<&str> = names_made(&all).into_iter().collect();
+    for script in scripts() {
         let content = &script.content;
         let commands = content.program.commands();
-        let made: Vec<&str> = commands
-            .iter()
-            .filter(|c| {
-                c.words().iter().any(|w| matches!(w.text.as_str(), "create" | "run" | "apply" | "install" | "expose"))
-            })
-            .flat_map(|c| c.words().iter().map(|w| w.text.as_str()))
-            .collect();
+        let made = names_made(&commands);
         let makes_unnamed = made.contains(&"-f");
-        let is_own = |text: &str| made.contains(&text) && text.len() > 2;
+        let is_own = |text: &str| text.len() > 2 && named.contains(text);
         let mut report = |range: std::ops::Range<usize>| {
             out.push(
                 Diagnostic::new(&VERIFY_DELETES, content.span(range), "verify deletes what it checks")
@@ -98,6 +101,13 @@ pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
             report(command.range.clone());
         }
     }
+}
+
+/// The words of the commands that create something.
+fn names_made<'s>(commands: &[&'s Statement]) -> Vec<&'s str> {
+    const MAKES: [&str; 5] = ["create", "run", "apply", "install", "expose"];
+    let makes = |command: &&&Statement| command.words().iter().any(|word| MAKES.contains(&word.text.as_str()));
+    commands.iter().filter(makes).flat_map(|command| command.words().iter().map(|word| word.text.as_str())).collect()
 }
 
 /// Whether the text of a trap deletes something that the script did not create.

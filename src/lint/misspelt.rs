@@ -576,8 +576,8 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
                 ["rollout", _, kind, ..] | ["auth", "can-i", _, kind, ..] => Some(*kind),
                 _ => None,
             };
-            let kind =
-                kind.map(|kind| kind.split('/').next().unwrap_or(kind)).filter(|kind| !kind.contains([',', '.']));
+            let qualified = kind.map(|kind| kind.split('/').next().unwrap_or(kind)).filter(|kind| !kind.contains(','));
+            let kind = qualified.filter(|kind| !kind.contains('.'));
             if let Some(word) = kind.filter(|word| !word.is_empty() && tool.kind(word).is_none()) {
                 let known: Vec<&str> = tool.kinds().collect();
                 found.extend(
@@ -599,7 +599,7 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
                 }
                 let condition = rest.split('=').next().unwrap_or(rest);
                 if form == "condition" && !condition.is_empty() {
-                    match of_kind(condition, kind, tool) {
+                    match of_kind(condition, qualified, tool) {
                         Unknown::Near(near) => found.push((span(condition), condition.to_owned(), near)),
                         Unknown::Foreign(kind) => foreign.push((span(condition), condition.to_owned(), kind)),
                         Unknown::No => {}
@@ -607,7 +607,7 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
                 }
             }
             for condition in run.words.iter().filter_map(super::values::asked_condition) {
-                if let Unknown::Foreign(kind) = of_kind(&condition, kind, tool) {
+                if let Unknown::Foreign(kind) = of_kind(&condition, qualified, tool) {
                     foreign.push((span("jsonpath"), condition, kind));
                 }
             }
@@ -678,6 +678,10 @@ fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
     // Controllers add conditions of their own to these kinds.
     const OPEN: [&str; 4] = ["pod", "node", "virtualmachine", "virtualmachineinstance"];
     let own = kind.and_then(|kind| tool.conditions_of(kind));
+    // A kind of an unknown API group may have any conditions.
+    if own.is_none() && kind.is_some_and(|kind| kind.split('/').next().unwrap_or(kind).contains('.')) {
+        return Unknown::No;
+    }
     let is = |known: &String| known.eq_ignore_ascii_case(condition);
     let known: Vec<&String> = match own {
         Some((_, own)) => own.iter().collect(),

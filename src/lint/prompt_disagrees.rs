@@ -14,7 +14,7 @@ use crate::{
     ascii::{Ascii, Captures, ascii},
     bash::program::Kind,
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::{Verb, asked::Demand, script::Content, value::Value},
+    effects::{Act, Verb, asked::Demand, script::Content, value::Value},
     hir::{ArgKind, PhaseKind},
     rule,
     source::Span,
@@ -53,6 +53,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     images(view, said, &known, prompt, out);
     phrases(view, said, &known, prompt, out);
     clocks(view, said, &known, prompt, out);
+    schedules(view, said, prompt, out);
     addresses(view, said, &known, prompt, out);
     nouns(view, said, &known, prompt, out);
     cases(view, said, prompt, out);
@@ -1271,6 +1272,56 @@ fn clocks(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, 
     }
 }
 
+/// `every night at 03:30`, but verify expects the schedule `30 2 * * *`.
+fn schedules(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let lower = said.to_ascii_lowercase();
+    let daily = [
+        "every night",
+        "every day",
+        "every morning",
+        "every evening",
+        "each night",
+        "each day",
+        "nightly",
+        "daily",
+        "cron",
+    ];
+    // A time in another time zone, or on a clock with twelve hours, has another number.
+    let zone = ["utc", "gmt", "time zone", "timezone", "am", "pm", "a.m", "p.m", "cet", "pst", "est"];
+    if !daily.iter().any(|word| lower.contains(word)) || zone.iter().any(|word| texts::has_word(&lower, word)) {
+        return;
+    }
+    let times: BTreeSet<(u32, u32)> = TIME.captures_iter(said).filter_map(|time| hour_and_minute(&time)).collect();
+    let [told] = times.into_iter().collect::<Vec<_>>()[..] else { return };
+    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+    let scripts = scripts.filter(|script| script.content.text.contains("chedule"));
+    let mut found: Vec<(Span, String)> = Vec::new();
+    for script in scripts {
+        let all = DAILY.captures_iter(&script.content.text).filter_map(|found| found.get(1));
+        found.extend(all.map(|m| (script.content.span(m.range()), m.as_str().to_owned())));
+    }
+    found.extend(expected(view).into_iter().filter(|(_, text)| DAILY.is_match(&format!("'{text}'"))));
+    // A schedule of setup may have to be kept, or to go.
+    let others = &facts::elsewhere(view).rest;
+    for (span, text) in found {
+        let mut fields = text.split_whitespace().filter_map(|field| field.parse::<u32>().ok());
+        let (Some(minute), Some(hour)) = (fields.next(), fields.next()) else { continue };
+        let is_time = hour < 24 && minute < 60;
+        if is_time
+            && (hour, minute) != told
+            && !others.contains(&text)
+            && !said.contains(&text)
+            && !others.contains("chedule")
+        {
+            out.push(disagrees(span, &text, &format!("{:02}:{:02}", told.0, told.1), prompt));
+            return;
+        }
+    }
+}
+
+/// A schedule of cron for every day.
+static DAILY: Ascii = ascii(r#"["'](\d{1,2} \d{1,2} \* \* \*)["']"#);
+
 fn hour_and_minute(time: &Captures<'_>) -> Option<(u32, u32)> {
     let part = |group: usize| time.get(group)?.as_str().parse::<u32>().ok();
     Some((part(1)?, part(2)?))
@@ -1302,7 +1353,15 @@ fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             continue;
         }
         let lower = text.to_lowercase();
-        let Some(known) = quoted().find(|known| known.to_lowercase().contains(&lower)) else { continue };
+        // `Ingress` is not another spelling of a part of `db-ingress`.
+        let is_joined = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+        let has = |known: &&str| {
+            let known = known.to_lowercase();
+            known
+                .match_indices(&lower)
+                .any(|(at, _)| !known[..at].ends_with(is_joined) && !known[at + lower.len()..].starts_with(is_joined))
+        };
+        let Some(known) = quoted().find(has) else { continue };
         let holds = |content: &&Content| {
             let whole = content.span(0..content.text.len());
             whole.file == span.file && whole.start <= span.start && span.end <= whole.end
@@ -1421,7 +1480,10 @@ static QUOTED: Ascii = ascii("[`\"']([^`\"'\n]+)[`\"']|\\b([a-z]+[/-][a-z0-9./-]
 /// The literal texts that verify compares with or looks for, and the names of the resources that it checks.
 fn looked_for(view: &TaskView<'_>) -> Vec<(Span, String)> {
     let mut found = expected(view);
-    for act in view.effects.in_phase(PhaseKind::Verify) {
+    // What verify creates itself may have any name.
+    let acts = || view.effects.in_phase(PhaseKind::Verify);
+    let made: Vec<&Act> = acts().filter(|act| act.verb == Verb::Creates).collect();
+    for act in acts().filter(|act| !made.iter().any(|made| made.thing.is(&act.thing))) {
         let name = act.thing.name.as_ref().and_then(|name| name.literal()).filter(|_| act.thing.system != "file");
         found.extend(name.map(|name| (act.span, name.to_owned())));
     }

@@ -180,8 +180,12 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
                 "-ne" | "-gt" | "-lt" => false,
                 _ => return None,
             };
-            (met == truth && is_behind(said, &value.to_string(), &WANTED))
-                .then(|| format!("this fails if the number is {value}, but its message says that {value} is expected"))
+            if met == truth && is_behind(said, &value.to_string(), &WANTED) {
+                return Some(format!(
+                    "this fails if the number is {value}, but its message says that {value} is expected"
+                ));
+            }
+            bound_and_message(operator.as_str(), truth, refusal, content)
         }
         Asked::There(subject) => {
             let (lacks, stays) = (has_one(&refusal.first, &LACKS), has_one(&refusal.first, &STAYS));
@@ -189,10 +193,65 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
             if !truth && !lacks && complains_of_presence(&refusal.first, &subject, refusal.condition, content) {
                 return Some("this fails if nothing is found, but its message says that something is there".to_owned());
             }
-            (truth && lacks && !stays && subject.is_meant(said))
+            let denied = || matches!(&subject, Subject::Found(pattern) if denies(&refusal.first, pattern));
+            (truth && !stays && (lacks && subject.is_meant(said) || denied()))
                 .then(|| "this fails if something is found, but its message says that it is missing".to_owned())
         }
     }
+}
+
+/// `[ $ready -gt 3 ]`, with the message `only $ready pods run`: the number is too large here, and not too small.
+fn bound_and_message(operator: &str, truth: bool, refusal: &Refusal<'_>, content: &Content) -> Option<String> {
+    let is_above = match operator {
+        "-gt" | "-ge" => truth,
+        "-lt" | "-le" => !truth,
+        _ => return None,
+    };
+    let condition = content.text.get(refusal.condition.range.clone())?;
+    let words = ast::split(condition, 0);
+    let tested: Vec<String> = words.iter().filter_map(|word| Some(word.variable()?.to_lowercase())).collect();
+    let [name] = tested.as_slice() else { return None };
+    let said = &refusal.said;
+    // `too many pods: $ready`
+    let many = said.split_once("too many").is_some_and(|(_, rest)| {
+        let head = rest.split(['$', ',', ';', '.']).next().unwrap_or_default();
+        head.len() < rest.len() && rest[head.len()..].starts_with('$') && is_printed(&rest[head.len()..], name)
+    });
+    let few = said.split("only ").skip(1).any(|rest| {
+        let word = rest.split(' ').next().unwrap_or_default();
+        word.starts_with('$') && is_printed(word, name)
+    });
+    match (is_above, few, many) {
+        (true, true, false) => {
+            Some("this fails if the number is too large, but its message says that it is too small".to_owned())
+        }
+        (false, false, true) => {
+            Some("this fails if the number is too small, but its message says that it is too large".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Whether a message denies what a pattern has found: `does not listen on 9090` for `listening on 9090`.
+fn denies(said: &str, pattern: &str) -> bool {
+    let pattern = pattern.to_lowercase();
+    if [" not ", "n't", "no ", "never", "cannot", "fail", "error", "unable"].iter().any(|word| pattern.contains(word))
+        || pattern.starts_with("not ")
+    {
+        return false;
+    }
+    ["does not ", "doesn't ", "did not ", "didn't "].iter().any(|negation| {
+        let Some((_, rest)) = said.split_once(negation) else { return false };
+        let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        let (Some(verb), Some(object)) = (
+            words.next().filter(|verb| verb.len() > 3),
+            words.find(|word| word.len() > 3 || word.parse::<u32>().is_ok()),
+        ) else {
+            return false;
+        };
+        let begins = pattern.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word.starts_with(verb));
+        begins && super::texts::has_word(&pattern, object)
+    })
 }
 
 /// Whether a message says that something exists that should not, where the condition fails only if nothing is found.
