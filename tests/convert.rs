@@ -27,8 +27,9 @@ use gevals::{
     source::{Files, MemoryFiles, Sources},
 };
 
-/// Legacy tasks: a corpus for which the converter was written, and tasks written to test it on others.
-const FOLDERS: [&str; 2] = ["corpus", "unseen"];
+/// Legacy tasks: a corpus for which the converter was written, and two sets written to test it on others. The tasks of the second of
+/// these were not proved at first.
+const FOLDERS: [&str; 3] = ["corpus", "unseen", "unseen-2"];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert").join(name)
@@ -223,7 +224,7 @@ fn the_statistics_of_the_converter_are_correct() {
         let folder = FOLDERS.iter().position(|f| dir.ends_with(f)).unwrap();
         totals[folder].merge(new.tally);
     }
-    for ((tally, folder), least) in totals.iter().zip(FOLDERS).zip([75, 60]) {
+    for ((tally, folder), least) in totals.iter().zip(FOLDERS).zip([75, 60, 50]) {
         let share = tally.lifted() * 100 / tally.effective;
         println!("{folder}: {share} % of {} statements are lifted", tally.effective);
         assert!(share >= least, "{folder}: {share} % of {} statements are lifted", tally.effective);
@@ -231,13 +232,13 @@ fn the_statistics_of_the_converter_are_correct() {
     }
 }
 
-/// Statements that became steps, without those whose kubectl command remained a command.
+/// Statements of the first two sets that became steps, without those whose kubectl command remained a command.
 #[test]
 #[cfg(feature = "kubernetes")]
 fn most_statements_become_operations() {
     let suite = Suite::new();
     let (mut all, mut operations) = (0, 0);
-    for unit in suite.units() {
+    for unit in suite.units().iter().filter(|unit| !unit.path.parent().is_some_and(|dir| dir.ends_with(FOLDERS[2]))) {
         let new = suite.lifted_to(unit, Target::Kubernetes);
         let (made, left) = new.kubectl;
         assert!(new.text.matches("k8s.").count() >= made, "{}\n{}", unit.path.display(), new.text);
