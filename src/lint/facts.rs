@@ -157,7 +157,6 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
             step.templates(&mut |template| push(Some(phase), &texts::written(template)));
         });
         view.scripts.iter().for_each(|script| push(Some(script.phase), &script.content.text));
-        found.rest.push_str(data(view));
         found
     })
 }

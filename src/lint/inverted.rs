@@ -104,7 +104,9 @@ static WRITES: Ascii = ascii(r"(?i)'[^']*\b(?:insert|update|delete|truncate)\b[^
 
 /// `SELECT non_unique …` must print `1`, and the prompt asks for a unique index.
 fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
-    let wanted = COLUMNS.iter().filter(|column| column.asks.is_match(said) && !column.refuses.is_match(said));
+    let verify = &super::facts::elsewhere(view).verify;
+    let named = COLUMNS.iter().filter(|column| verify.contains(column.name));
+    let wanted = named.filter(|column| column.asks.is_match(said) && !column.refuses.is_match(said));
     for column in wanted {
         for check in checks(view, column.name) {
             let Some(nth) = place(&check.command, column.name) else { continue };
@@ -262,9 +264,6 @@ static ONCE: Ascii = ascii(r"(?i)\b(?:only once|once only|exactly once|just once
 
 /// `Book once only`, and verify counts 2 lines.
 fn once(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
-    if ONCE.find_iter(said).count() != 1 {
-        return;
-    }
     let counts: Vec<_> = view
         .asked()
         .iter()
@@ -276,6 +275,9 @@ fn once(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let [question] = counts.as_slice() else { return };
     let Demand::Compared { operator, with } = &question.demand else { return };
     let Some(number) = with.trim().parse::<u64>().ok().filter(|number| *number > 1) else { return };
+    if ONCE.find_iter(said).count() != 1 {
+        return;
+    }
     let words = ["", "one", "two", "three", "four", "five", "six"];
     let spelt = usize::try_from(number).ok().and_then(|number| words.get(number));
     let named = texts::has_word(said, &number.to_string()) || spelt.is_some_and(|word| texts::has_word(said, word));
@@ -387,6 +389,10 @@ fn collect<'a>(arg: &'a Arg<Def>, found: &mut Vec<(&'a str, Span)>) {
 /// Reports checks for the opposite of a property that the prompt asks for.
 pub(super) fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() {
+        return;
+    }
+    let verify = &super::facts::elsewhere(view).verify;
+    if !verify.contains("..") && !COLUMNS.iter().any(|column| verify.contains(column.name)) {
         return;
     }
     let said = view.effects.prompt.shown().split_whitespace().collect::<Vec<_>>().join(" ");

@@ -98,7 +98,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         step.args.iter().for_each(|(_, arg)| constants_in(arg, text));
         step.expect.iter().for_each(|(_, arg)| constants_in(arg, text));
     });
-    others.push_str(facts::data(view));
     let (others, verified) = (mentioned(&others), mentioned(&verified));
     let is_counted = |item: &Item| {
         !item.form.starts_with("number")
@@ -110,9 +109,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let counts = LazyCell::new(|| counts(view));
+    let data = LazyCell::new(|| mentioned(facts::data(view)));
     let mut told = BTreeSet::new();
     for (span, item) in expected {
-        if others.contains(&item) || !told.insert(item.clone()) {
+        if others.contains(&item) || !told.insert(item.clone()) || data.contains(&item) {
             continue;
         }
         // A number of lines is no percentage and no duration.
@@ -637,7 +637,6 @@ impl Known {
             step.args.iter().for_each(|(_, arg)| add(arg));
             step.expect.iter().for_each(|(_, arg)| add(arg));
         });
-        known.others.push_str(facts::data(view));
         known
     }
 
