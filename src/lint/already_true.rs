@@ -743,6 +743,10 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         if name.len() < 3 || !is_object(said, &name, verbs, &speaks) {
             continue;
         }
+        // `add an index on customers(email)`
+        if made.thing.kind == "table" && !said.to_ascii_lowercase().contains("table") {
+            continue;
+        }
         let behind = model.acts.iter().skip_while(|act| !std::ptr::eq(*act, made)).skip(1);
         let gone = behind
             .filter(|act| act.phase == PhaseKind::Setup && act.verb == Verb::Deletes)

@@ -336,10 +336,21 @@ impl<'p> Search<'p> {
             if self.is_function(statement) && self.found[..known].iter().any(same) {
                 self.found.truncate(known);
             }
-            // `rc=$?` saves the exit status.
+            // `rc=$?` saves the exit status, and `if [ $? -ne 0 ]; then exit 1; fi` asks for it.
             let keeps = |next: &Statement| {
-                let text = self.content.text.get(next.range.clone()).unwrap_or_default();
-                matches!(next.kind, Kind::Assignment | Kind::Declaration) && text.ends_with("=$?")
+                let text = |s: &Statement| self.content.text.get(s.range.clone()).unwrap_or_default();
+                match &next.kind {
+                    Kind::Assignment | Kind::Declaration => text(next).ends_with("=$?"),
+                    Kind::If { branches, .. } => {
+                        let mut ends = false;
+                        next.walk(&mut |s| ends |= matches!(s.name(), "exit" | "return" | "break"));
+                        ends && branches
+                            .first()
+                            .is_some_and(|first| first.condition.iter().any(|s| text(s).contains("$?")))
+                    }
+                    Kind::And(pair) | Kind::Or(pair) => text(&pair[0]).contains("$?") && !self.says(&pair[1..]),
+                    _ => false,
+                }
             };
             if list.get(nth + 1).is_some_and(keeps) {
                 self.found.truncate(known);

@@ -323,6 +323,9 @@ fn weaker(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let content = &script.content;
         for poll in polls(content) {
+            if may_end_elsewhere(view, script, poll.whole) {
+                continue;
+            }
             for (name, sample, wanted) in awaited(content, poll.whole) {
                 let Some(test) = goes_on_without(content, poll.whole, &name, &sample) else { continue };
                 out.push(
@@ -339,6 +342,46 @@ fn weaker(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Whether a loop, or what follows it, calls a function of a sourced file, which may end the script: `die`.
+fn may_end_elsewhere(view: &TaskView<'_>, script: &ScriptView<'_>, whole: &Statement) -> bool {
+    let commands = script.content.program.commands();
+    if !commands.iter().any(|command| matches!(command.name(), "." | "source")) {
+        return false;
+    }
+    let sources = view.facts.followed(&view.effects.scripts, script).map(|followed| followed.trace.sources.as_slice());
+    let Some(sources) = sources.filter(|sources| !sources.is_empty()) else { return true };
+    let mut functions = Vec::new();
+    for source in sources {
+        source.program.walk(&mut |s| {
+            if let Kind::Function { name, .. } = &s.kind {
+                functions.push(name.as_str());
+            }
+        });
+    }
+    let behind = commands.iter().filter(|command| command.range.start >= whole.range.start);
+    behind.into_iter().any(|command| functions.contains(&command.name()))
+}
+
+/// Whether a branch on a test of this variable counts the failure: the script may end later because of it.
+fn is_counted(content: &Content, whole: &Statement, name: &str) -> bool {
+    let mut found = false;
+    content.program.walk(&mut |s| {
+        let Kind::If { branches, .. } = &s.kind else { return };
+        let tests = |s: &Statement| content.text[s.range.clone()].contains(name);
+        let counts = |s: &Statement| {
+            let mut sets = false;
+            s.walk(&mut |s| {
+                let text = &content.text[s.range.clone()];
+                sets |= matches!(s.kind, Kind::Assignment) || text.starts_with("((") || s.name() == "let";
+            });
+            sets
+        };
+        found |= s.range.start >= whole.range.end
+            && branches.iter().any(|branch| branch.condition.iter().any(tests) && branch.body.iter().any(counts));
+    });
+    found
+}
+
 /// Returns the test after a loop that may pass although the variable still has a value that keeps the loop waiting.
 fn goes_on_without<'s>(content: &'s Content, whole: &Statement, name: &str, sample: &str) -> Option<&'s Statement> {
     let program = &content.program;
@@ -350,7 +393,7 @@ fn goes_on_without<'s>(content: &'s Content, whole: &Statement, name: &str, samp
     {
         return None;
     }
-    let (mut given, mut first, mut unknown) = (Vec::new(), None, false);
+    let (mut given, mut first, mut unknown) = (Vec::new(), None, is_counted(content, whole, name));
     program.walk(&mut |s| {
         if s.range.start < whole.range.end || !(matches!(s.kind, Kind::Test) || matches!(s.name(), "test" | "[")) {
             return;
@@ -536,7 +579,7 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         let program = &content.program;
         for poll in polls(&script.content) {
-            if !poll.ends_in_success(program) {
+            if !poll.ends_in_success(program) || may_end_elsewhere(view, script, poll.whole) {
                 continue;
             }
             let range = &poll.whole.range;

@@ -367,8 +367,12 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             let is_combined = |(at, sign): (usize, &str)| {
                 [&name[..at], &name[at + sign.len()..]].iter().all(|part| said.contains(part) || others.contains(part))
             };
+            // The pods and claims of a StatefulSet are numbered.
+            let ordinal = name.rsplit_once('-').filter(|(_, end)| end.bytes().all(|b| b.is_ascii_digit()));
+            let is_numbered = ordinal.is_some_and(|(stem, _)| stem.split('-').all(|part| texts::has_word(said, part)));
             // A chart names its objects after the release and itself.
-            if said.contains(name)
+            if is_numbered
+                || said.contains(name)
                 || others.contains(name)
                 || others.contains("helm") && name.match_indices(['-', '_']).any(is_combined)
                 || !told.insert(name.to_owned())
