@@ -60,6 +60,15 @@ pub fn quote(text: &str) -> String {
     if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+/// A text as it is written inside of double quotes.
+pub fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut out, c| {
+        out.extend(matches!(c, '"' | '\\' | '$' | '`').then_some('\\'));
+        out.push(c);
+        out
+    })
+}
+
 /// The nesting limit: nodes of the grammar inside each other, and twice the number of links in a chain of `&&` and `||`. Real scripts stay
 /// far below it, and every recursive walk over a script has enough stack for it.
 pub const DEPTH: usize = 500;

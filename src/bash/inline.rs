@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{
     ast::{self, Assign, Kind, List, Part, Redirect, Simple, Stmt, Word},
-    is_safe, parse,
+    escaped, is_safe, parse,
 };
 
 /// The maximum depth of functions that call other functions.
@@ -306,11 +306,7 @@ fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
 fn argument(word: &Word, quoted: bool) -> Option<String> {
     if let Some(text) = word.literal() {
         return match quoted {
-            true => Some(text.chars().fold(String::new(), |mut out, c| {
-                out.extend(matches!(c, '"' | '\\' | '$' | '`').then_some('\\'));
-                out.push(c);
-                out
-            })),
+            true => Some(escaped(&text)),
             // Without quotes it would be split and treated as a pattern.
             false => is_safe(&text).then_some(text),
         };

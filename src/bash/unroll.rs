@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range, rc::Rc};
 
 use super::{
     ast::{self, Assign, Kind, List, Redirect, Stmt, Word},
-    is_safe, parse, quote,
+    escaped, is_safe, parse, quote,
 };
 
 /// The maximum depth of functions that call other functions.
@@ -217,8 +217,13 @@ impl Unrolled<'_> {
 
     /// A loop that reads the lines of a here-document: `while read -r a b; do …; done <<EOF`.
     fn each_line(&mut self, text: &str, frame: &mut Frame) -> Option<String> {
-        let (head, rest) = text.strip_prefix("while ")?.split_once("do")?;
-        let head = head.trim_end().trim_end_matches(';');
+        let loops = text.strip_prefix("while ")?;
+        let is_do = |at: &usize| {
+            let behind = loops[at + 1..].trim_start();
+            behind.strip_prefix("do").is_some_and(|rest| rest.starts_with(char::is_whitespace))
+        };
+        let end = loops.match_indices([';', '\n']).map(|(at, _)| at).find(is_do)?;
+        let (head, rest) = (&loops[..end], loops[end + 1..].trim_start().strip_prefix("do")?);
         let (body, document) = rest.rsplit_once("done <<")?;
         let (mark, lines) = document.trim_start_matches(['-', ' ']).split_once('\n')?;
         let (mark, is_literal) = (mark.trim().trim_matches(['\'', '"']), mark.contains(['\'', '"']));
@@ -363,16 +368,30 @@ impl Unrolled<'_> {
                 '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
                 '\'' if !quoted => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
                 '#' if !quoted && before.is_whitespace() => rest.find('\n').unwrap_or(rest.len()),
-                // A text with quotes is easier to read in other quotes.
-                '"' if !quoted
-                    && rest[1..].starts_with('$')
-                    && let Some((value, len)) = self.expanded(&rest[1..], true, frame)
-                    && rest[1 + len..].starts_with('"')
-                    && let Some(text) = Word::read(&format!("\"{value}\""), 0).literal()
-                    && text.contains('"') =>
-                {
-                    out += &quote(&text);
-                    rest = &rest[len + 2..];
+                '"' if !quoted && rest[1..].starts_with('$') => {
+                    // Expanded once: a second time would assign its variables again, and nested ones many times.
+                    let Some((value, len)) = self.expanded(&rest[1..], true, frame) else {
+                        quoted = true;
+                        out.push('"');
+                        rest = &rest[1..];
+                        before = c;
+                        continue;
+                    };
+                    let closes = rest[1 + len..].starts_with('"');
+                    let literal = || Word::read(&format!("\"{value}\""), 0).literal().filter(|text| text.contains('"'));
+                    // A text with quotes is easier to read in other quotes.
+                    match literal().filter(|_| closes) {
+                        Some(text) => {
+                            out += &quote(&text);
+                            rest = &rest[len + 2..];
+                        }
+                        None => {
+                            quoted = true;
+                            out.push('"');
+                            out += &value;
+                            rest = &rest[len + 1..];
+                        }
+                    }
                     before = c;
                     continue;
                 }
@@ -565,15 +584,6 @@ fn inner(source: &str) -> String {
         Some(text) => escaped(&text),
         None => source.to_owned(),
     }
-}
-
-/// A text as it is written inside of double quotes.
-fn escaped(text: &str) -> String {
-    text.chars().fold(String::new(), |mut out, c| {
-        out.extend(matches!(c, '"' | '\\' | '$' | '`').then_some('\\'));
-        out.push(c);
-        out
-    })
 }
 
 #[cfg(test)]

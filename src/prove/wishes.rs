@@ -642,7 +642,7 @@ fn written_to(redirect: &Redirect) -> Option<&Word> {
     if let Redirect::Write(word) = redirect { Some(word) } else { None }
 }
 
-/// What `echo` or `printf` prints, if it is a literal text: `printf '%s\\n' a b`.
+/// What `echo` or `printf` prints, if it is a literal text: `printf '%s\n' a b`.
 fn said(text: &str) -> Option<String> {
     let list = ast::read(&bash::parse(text)?)?;
     let [Stmt { kind: Kind::Simple(simple), .. }] = list.as_slice() else { return None };
