@@ -637,4 +637,11 @@ mod tests {
             assert_eq!(unrolled(script, &sourced).unwrap().trim(), wanted, "{script}");
         }
     }
+
+    #[test]
+    fn nested_substitutions_are_read_once() {
+        let nested = (0..40).fold("k".to_owned(), |inner, _| format!("echo \"$({inner})\""));
+        let script = format!("x=$({nested})\nx=$({nested})\nuse \"$x\"");
+        assert!(unrolled(&script, &|_| None).unwrap().ends_with("use \"${x_2}\""));
+    }
 }
