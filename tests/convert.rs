@@ -305,7 +305,7 @@ fn do_the_same(target: Target) {
                     open.lock().unwrap().push(format!("{}: {}", unit.path.display(), c.lacks().join("; ")));
                 }
                 if c.passed == 0 {
-                    blind.lock().unwrap().push(format!("{}: {:?}", unit.path.display(), c.hindered));
+                    blind.lock().unwrap().push(format!("{}: {}", unit.path.display(), c.lacks().join("; ")));
                 }
             }
             Ok(c) => faults.lock().unwrap().push(format!(

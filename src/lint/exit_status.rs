@@ -618,6 +618,10 @@ struct Poll<'s> {
     limit: Option<&'s Statement>,
 }
 
+/// The most waits of a script that are examined: each one needs a walk through the script.
+const POLLS: usize = 64;
+
+/// The loops of a script that wait, at most [`POLLS`].
 fn polls(content: &Content) -> Vec<Poll<'_>> {
     let mut found = Vec::new();
     content.program.walk(&mut |s| {
@@ -644,6 +648,7 @@ fn polls(content: &Content) -> Vec<Poll<'_>> {
             found.push(Poll { whole: s, limit: Some(limit) });
         }
     });
+    found.truncate(POLLS);
     found
 }
 
