@@ -14,30 +14,62 @@ const DEPTH: usize = 4;
 /// The statements of a script, with `$(f 'x')` rewritten as `$(command "x")` if `f` is defined exactly once and is this one command
 /// with `$1`. Ranges still refer to the original script, and everything that is not understood stays unchanged.
 pub fn inlined(list: &[Stmt], script: &str) -> List {
-    let mut functions: HashMap<&str, Option<Body>> = HashMap::new();
-    for stmt in list {
-        if let Kind::Function { name, body } = &stmt.kind {
-            let body = answer(body, script);
-            functions.entry(name).and_modify(|known| *known = None).or_insert(body);
-        }
-    }
-    let bodies: HashMap<&str, Body> = functions.into_iter().filter_map(|(name, body)| Some((name, body?))).collect();
-    let functions = Functions { bodies, options: options(list) };
     let mut copy = list.to_vec();
-    if !functions.bodies.is_empty() || !functions.options.is_empty() {
-        copy.iter_mut().for_each(|stmt| statement(stmt, &functions));
-    }
+    Functions::of(list, script).inline(&mut copy);
     copy
 }
 
-struct Functions<'a> {
-    bodies: HashMap<&'a str, Body>,
+/// The functions of a script that can be inlined, and its options.
+#[derive(Clone, Debug, Default)]
+pub struct Functions {
+    bodies: HashMap<String, Body>,
     /// Variables whose value is several plain words, the first of which is an option.
-    options: HashMap<&'a str, String>,
+    options: HashMap<String, String>,
+}
+
+impl Functions {
+    pub fn of(list: &[Stmt], script: &str) -> Self {
+        let mut functions: HashMap<&str, Option<Body>> = HashMap::new();
+        for stmt in list {
+            if let Kind::Function { name, body } = &stmt.kind {
+                let body = answer(body, script);
+                functions.entry(name).and_modify(|known| *known = None).or_insert(body);
+            }
+        }
+        let bodies = functions.into_iter().filter_map(|(name, body)| Some((name.to_owned(), body?))).collect();
+        Self { bodies, options: options(list) }
+    }
+
+    /// The same, without functions that another list defines again.
+    pub fn without(mut self, list: &[Stmt]) -> Self {
+        for stmt in list {
+            if let Kind::Function { name, .. } = &stmt.kind {
+                self.bodies.remove(name);
+            }
+        }
+        self.options.clear();
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bodies.is_empty() && self.options.is_empty()
+    }
+
+    /// Adds the functions of another file, which replace those of the same name.
+    pub fn extend(&mut self, other: Self) {
+        self.bodies.extend(other.bodies);
+    }
+
+    /// Inlines the functions and the options in statements of the same shell.
+    pub fn inline(&self, list: &mut [Stmt]) {
+        if !self.is_empty() {
+            list.iter_mut().for_each(|stmt| statement(stmt, self));
+        }
+    }
 }
 
 /// The variables that are set once, outside of any other statement, to words such as `-n shop`.
-fn options(list: &[Stmt]) -> HashMap<&str, String> {
+fn options(list: &[Stmt]) -> HashMap<String, String> {
     fn count<'s>(stmt: &'s Stmt, found: &mut HashMap<&'s str, usize>) {
         match &stmt.kind {
             Kind::Assign(assigns) => assigns.iter().for_each(|a| *found.entry(&a.name).or_default() += 1),
@@ -56,11 +88,11 @@ fn options(list: &[Stmt]) -> HashMap<&str, String> {
         list.iter().for_each(|stmt| count(stmt, &mut counts));
         found.retain(|name, _| counts.get(name) == Some(&1));
     }
-    found
+    found.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The text with the options in place of each variable that stands as a word of its own, outside of quotes.
-fn with_options(text: &str, options: &HashMap<&str, String>) -> String {
+fn with_options(text: &str, options: &HashMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -86,12 +118,13 @@ fn with_options(text: &str, options: &HashMap<&str, String>) -> String {
 }
 
 /// The options in `$NAME` or `${NAME}`.
-fn option<'o>(word: &str, options: &'o HashMap<&str, String>) -> Option<&'o String> {
+fn option<'o>(word: &str, options: &'o HashMap<String, String>) -> Option<&'o String> {
     let name = word.strip_prefix('$')?;
     options.get(name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name))
 }
 
 /// The one command of a function.
+#[derive(Clone, Debug)]
 struct Body {
     /// The text as written.
     text: String,
@@ -120,7 +153,7 @@ fn answer(body: &[Stmt], script: &str) -> Option<Body> {
     Some(Body { text, names })
 }
 
-fn statement(stmt: &mut Stmt, functions: &Functions<'_>) {
+fn statement(stmt: &mut Stmt, functions: &Functions) {
     let each = |list: &mut List| list.iter_mut().for_each(|stmt| statement(stmt, functions));
     match &mut stmt.kind {
         Kind::Simple(simple) => command(simple, functions),
@@ -146,7 +179,7 @@ fn statement(stmt: &mut Stmt, functions: &Functions<'_>) {
     }
 }
 
-fn command(simple: &mut Simple, functions: &Functions<'_>) {
+fn command(simple: &mut Simple, functions: &Functions) {
     simple.env.iter_mut().for_each(|assign| assigned(assign, functions));
     if simple.words.iter().any(|word| option(&word.source, &functions.options).is_some()) {
         let words = simple.words.iter().flat_map(|word| match option(&word.source, &functions.options) {
@@ -165,12 +198,12 @@ fn command(simple: &mut Simple, functions: &Functions<'_>) {
     }
 }
 
-fn assigned(assign: &mut Assign, functions: &Functions<'_>) {
+fn assigned(assign: &mut Assign, functions: &Functions) {
     assign.value.iter_mut().for_each(|value| word(value, functions));
     assign.array.iter_mut().flatten().for_each(|value| word(value, functions));
 }
 
-fn word(word: &mut Word, functions: &Functions<'_>) {
+fn word(word: &mut Word, functions: &Functions) {
     if word.parts.iter().any(|part| matches!(part, Part::Command { .. }))
         && let Some(source) = rewritten(&word.source, functions)
     {
@@ -179,7 +212,7 @@ fn word(word: &mut Word, functions: &Functions<'_>) {
 }
 
 /// A text in which calls in substitutions are inlined. Returns `None` if nothing changes.
-fn rewritten(text: &str, functions: &Functions<'_>) -> Option<String> {
+fn rewritten(text: &str, functions: &Functions) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
     let mut quoted = false;
@@ -209,7 +242,7 @@ fn rewritten(text: &str, functions: &Functions<'_>) -> Option<String> {
 }
 
 /// The content of a substitution, in which each call of a function is replaced with its command.
-fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> {
+fn asked(text: &str, functions: &Functions, depth: usize) -> Option<String> {
     let list = ast::read(&parse(text)?)?;
     let [stmt] = list.as_slice() else { return None };
     let mut calls: Vec<(std::ops::Range<usize>, String)> = Vec::new();

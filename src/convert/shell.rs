@@ -6,6 +6,7 @@ use std::{collections::HashMap, path::PathBuf};
 use crate::{
     bash::{
         ast::{List, Part, Word},
+        inline::Functions,
         is_safe,
     },
     template,
@@ -79,6 +80,8 @@ impl Text {
 pub struct Scope {
     vars: HashMap<String, Option<Text>>,
     pub functions: HashMap<String, List>,
+    /// Functions of sourced files that can be inlined in substitutions.
+    pub sourced: Functions,
     /// Files that contain the values of variables.
     pub files: HashMap<String, String>,
     /// Arrays of known words.

@@ -13,6 +13,7 @@ use crate::{
     bash::{
         self,
         ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
+        inline::Functions,
         tools::looks,
     },
     builtin::command::ExitCode,
@@ -1362,7 +1363,10 @@ impl<'a> Lifter<'a> {
         let base = self.shared.dir.join(st.workdir.as_deref().unwrap_or_default());
         let file = crate::source::resolve(&base, &path);
         let text = String::from_utf8(self.shared.files.read(&file).ok()?).ok()?;
-        let list = ast::read(&bash::parse(&text)?)?;
+        let mut list = ast::read(&bash::parse(&text)?)?;
+        let functions = Functions::of(&list, &text);
+        functions.inline(&mut list);
+        st.scope.sourced.extend(functions);
         let here = st.scope.dir.clone();
         if let Some(folder) = std::path::Path::new(&path).parent() {
             st.scope.dir = folder.to_path_buf();

@@ -1,6 +1,7 @@
 //! Converts a whole script: which statements are lifted, which stay, and what those that stay need.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, HashMap, HashSet},
     path::PathBuf,
 };
@@ -375,11 +376,12 @@ fn chunks(
     forced: &BTreeSet<usize>,
 ) -> Result<Vec<Chunk>, Vec<usize>> {
     let mut st = start(lifter, source, list);
+    let mut list = Cow::Borrowed(list);
     let mut chunks: Vec<Chunk> = Vec::new();
     // Variables that residual statements have set. Whatever uses them stays with those statements, with everything in between.
     let mut owners: HashMap<String, usize> = HashMap::new();
     let mut spans: Vec<(usize, usize)> = Vec::new();
-    let spans_of = |owners: &HashMap<String, usize>, from: usize, to: usize| {
+    let spans_of = |owners: &HashMap<String, usize>, list: &[Stmt], from: usize, to: usize| {
         owners
             .iter()
             .filter(|(name, _)| reads(&list[from..to], name))
@@ -415,6 +417,10 @@ fn chunks(
                 }
                 chunks.push(Chunk { from: at, to: at + 1, kind: ChunkKind::Idle });
                 at += 1;
+                let sourced = std::mem::take(&mut st.scope.sourced).without(&list);
+                if !sourced.is_empty() {
+                    sourced.inline(&mut list.to_mut()[at..]);
+                }
             }
             Some(Next::Steps(out, n)) => {
                 st = tried;
@@ -426,7 +432,7 @@ fn chunks(
                 let more = lifter.phase == PhaseKind::Cleanup && behind;
                 let out = if more { out.but(Label::Stronger, BEHIND) } else { out };
                 let kind = if out.steps.is_empty() { ChunkKind::Idle } else { ChunkKind::Lifted(out) };
-                spans.extend(spans_of(&owners, at, at + n));
+                spans.extend(spans_of(&owners, &list, at, at + n));
                 for stmt in &list[at..at + n] {
                     if let Kind::Assign(assigns) = &stmt.kind {
                         owners.retain(|name, _| !assigns.iter().any(|a| !a.odd && a.name == *name));
@@ -436,7 +442,7 @@ fn chunks(
                 at += n;
             }
             Some(Next::End(Flow::Falls(out) | Flow::Passes(out, _))) => {
-                spans.extend(spans_of(&owners, at, list.len()));
+                spans.extend(spans_of(&owners, &list, at, list.len()));
                 chunks.push(Chunk { from: at, to: list.len(), kind: ChunkKind::Lifted(out) });
                 at = list.len();
             }
@@ -449,7 +455,7 @@ fn chunks(
                 let holes = st.scope.outputs();
                 st.folders.clear();
                 let to = if takes_all(stmt) { list.len() } else { at + 1 };
-                spans.extend(spans_of(&owners, at, to));
+                spans.extend(spans_of(&owners, &list, at, to));
                 for stmt in &list[at..to] {
                     let mut names = Vec::new();
                     assigned(stmt, &mut names);
@@ -472,7 +478,7 @@ fn chunks(
         // On its own, a script that can only succeed is a mistake; with the check after it, it is what its author wrote.
         let parts: Vec<_> = chunks.chunk_by(|a, b| a.is_lifted() == b.is_lifted()).collect();
         let mut before = parts.iter().take(parts.len().saturating_sub(1)).filter(|part| !part[0].is_lifted());
-        if let Some(part) = before.find(|part| only_succeeds(list, part, source)) {
+        if let Some(part) = before.find(|part| only_succeeds(&list, part, source)) {
             let lifted = chunks.iter().filter(|c| c.from >= part[0].from && c.is_lifted());
             more.extend(lifted.flat_map(|c| c.from..c.to));
         }
