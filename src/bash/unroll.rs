@@ -198,16 +198,24 @@ impl Unrolled<'_> {
         Some(out)
     }
 
-    /// `IFS=: read -r a b <<< "x:y"`, if the text is known.
+    /// `IFS=: read -r a b <<< "x:y"`. If the text is not known, each variable is what `awk` prints of it.
     fn read(&mut self, simple: &ast::Simple, frame: &mut Frame) -> Option<String> {
-        let text =
+        let word =
             simple.redirects.iter().find_map(|r| if let Redirect::Herestring(word) = r { Some(word) } else { None })?;
-        let text = self.known(text, frame)?;
-        let separators =
-            simple.env.iter().find(|assign| assign.name == "IFS").and_then(|assign| assign.value.as_ref()?.literal());
-        let separators = separators.unwrap_or_else(|| " \t\n".to_owned());
         let names: Vec<&str> =
             simple.words[1..].iter().map(|word| word.source.as_str()).filter(|word| !word.starts_with('-')).collect();
+        let separators =
+            simple.env.iter().find(|assign| assign.name == "IFS").and_then(|assign| assign.value.as_ref()?.literal());
+        let Some(text) = self.known(word, frame) else {
+            (separators.is_none() && names.len() > 1).then_some(())?;
+            let source = self.filled(&word.source, frame);
+            let one = |(at, name): (usize, &&str)| {
+                frame.names.remove(*name);
+                format!("{name}=$(echo {source} | awk '{{print ${}}}')", at + 1)
+            };
+            return Some(names.iter().enumerate().map(one).collect::<Vec<_>>().join("\n"));
+        };
+        let separators = separators.unwrap_or_else(|| " \t\n".to_owned());
         let mut values = text.splitn(names.len().max(1), |c: char| separators.contains(c));
         for name in names {
             frame.names.insert(name.to_owned(), escaped(values.next().unwrap_or_default()));

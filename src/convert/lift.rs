@@ -7,6 +7,7 @@
 mod capture;
 mod command;
 mod flow;
+mod outcome;
 mod script;
 mod statement;
 
@@ -84,6 +85,18 @@ impl Shared<'_> {
         path
     }
 
+    /// Makes an attempt. If it fails, what it has reserved is free again.
+    fn attempt<T>(&self, attempt: impl FnOnce() -> Option<T>) -> Option<T> {
+        let before = (self.ids.borrow().clone(), self.temporary.borrow().clone(), self.env_used.borrow().clone());
+        let result = attempt();
+        if result.is_none() {
+            self.ids.replace(before.0);
+            self.temporary.replace(before.1);
+            self.env_used.replace(before.2);
+        }
+        result
+    }
+
     /// Whether the mistake must be made here.
     fn err(&self) -> bool {
         let place = self.places.get();
@@ -127,6 +140,8 @@ struct State {
     function: bool,
     /// Inside the body of a loop that waits.
     waiting: bool,
+    /// Inside a loop whose rounds are converted one by one.
+    unrolled: bool,
     /// If several commands make the value of a variable, they become one line of shell, so that the value is an output.
     as_line: bool,
     depth: usize,

@@ -95,6 +95,27 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     }
 }
 
+/// The field that `awk '{print $2}'` or `cut -d, -f2` prints, counted from 1, and the separator of fields. `None` for other filters.
+pub fn field(argv: &[String]) -> Option<(usize, String)> {
+    let option = |flag: &str| {
+        argv.iter().enumerate().find_map(|(i, word)| {
+            let rest = word.strip_prefix(flag)?;
+            if rest.is_empty() { argv.get(i + 1).cloned() } else { Some(rest.to_owned()) }
+        })
+    };
+    let (at, separator) = match argv.first()?.as_str() {
+        "awk" => {
+            let program = argv.iter().find_map(|word| word.trim().strip_prefix('{')?.strip_suffix('}'))?;
+            let at = program.trim().trim_end_matches(';').strip_prefix("print $")?.to_owned();
+            (at, option("-F").unwrap_or_else(|| " ".to_owned()))
+        }
+        "cut" => (option("-f")?, option("-d").unwrap_or_else(|| "\t".to_owned())),
+        _ => return None,
+    };
+    let at = at.trim().parse().ok().filter(|at| (1..=20).contains(at))?;
+    Some((at, separator))
+}
+
 /// What an `awk` program requires of the fields of a row, by their numbers: `$1 == "web" && $2 == n { … }`. `None` if it requires
 /// nothing, or something else.
 fn selected(program: &str, words: &[String]) -> Option<Vec<(usize, String)>> {

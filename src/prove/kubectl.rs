@@ -124,7 +124,10 @@ fn read(args: &[String]) -> Option<Vec<String>> {
     {
         options.push(("--timeout", Some(limit.to_owned())));
     }
+    // A deletion by a selector that finds nothing succeeds in any case.
+    let selects = verb == "delete" && options.iter().any(|(name, _)| *name == "--selector");
     options.retain_mut(|(name, value)| match (*name, value.as_deref()) {
+        ("--ignore-not-found", _) if selects => false,
         ("--namespace", Some("default")) | ("--type", Some("strategic")) | ("--quiet", _) => false,
         ("--timeout", Some(text)) => {
             let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };

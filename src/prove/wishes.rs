@@ -760,19 +760,39 @@ fn through(ways: &[Way<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
             None => groups.push((first, vec![(rest, texts)])),
         }
     }
+    let row = row(&groups);
+    if row.is_some() {
+        groups.retain(|(filter, _)| invert::field(filter).is_none());
+    }
     let inputs = |(filter, group): (&Vec<String>, Vec<Way<'_>>)| {
         let (plain, filtered) = through(&group);
         let texts = if filtered.is_empty() { plain } else { [invert::combined(&filtered, &[]), plain].concat() };
         invert::inputs(filter, &texts)
     };
     // The rows that others look for have a number as well.
-    let (counts, others): (Vec<_>, Vec<_>) =
+    let (counts, mut others): (Vec<_>, Vec<_>) =
         groups.into_iter().map(|group| (group.0[0] == "wc", inputs(group))).partition(|(is_count, _)| *is_count);
+    others.extend(row.map(|row| (false, vec![row])));
     if others.is_empty() {
         return (plain, counts.into_iter().map(|(_, texts)| texts).collect());
     }
     plain.extend(counts.into_iter().flat_map(|(_, texts)| texts));
     (plain, others.into_iter().map(|(_, texts)| texts).collect())
+}
+
+/// One row for several filters that each print a field of it, such as `awk '{print $2}'`.
+fn row(groups: &[(&Vec<String>, Vec<Way<'_>>)]) -> Option<String> {
+    let mut fields: Vec<(usize, String, &str)> = Vec::new();
+    for (filter, group) in groups {
+        let Some((at, separator)) = invert::field(filter) else { continue };
+        let [(rest, texts)] = group.as_slice() else { return None };
+        fields.push((at, separator, rest.is_empty().then(|| texts.first())??));
+    }
+    let (_, separator, _) = fields.first().filter(|_| fields.len() > 1)?;
+    let same = fields.iter().all(|(_, other, text)| other == separator && !text.contains(separator.as_str()));
+    let width = fields.iter().map(|(at, ..)| *at).max().filter(|_| same)?;
+    let value = |at| fields.iter().find(|(own, ..)| *own == at).map_or("a", |(.., text)| text);
+    Some((1..=width).map(value).collect::<Vec<_>>().join(separator))
 }
 
 /// Whether a filter is `head -n 1` or `tail -n 1`, in any spelling.

@@ -29,6 +29,9 @@ use crate::{
 /// How many values a list may have if its author did not write them out.
 const LIST: u32 = 50;
 
+/// Loops with more values than this are not written out.
+const ROUNDS: usize = 4;
+
 /// Commands that do not remove directories.
 const KEEPING: [&str; 20] = [
     "[", "cat", "chmod", "chown", "curl", "docker", "echo", "exit", "git", "grep", "helm", "jq", "kubectl", "oc",
@@ -1023,7 +1026,15 @@ impl<'a> Lifter<'a> {
             };
         }
         let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
-        let then = self.seq(body, inner.clone(), End::Falls)?;
+        let then = self.shared.attempt(|| self.seq(body, inner.clone(), End::Falls));
+        let Some(then) = then else {
+            // `if A; then …; if B; then exit 0; fi; fi; exit 1`: the body passes, or fails with the rest of the list.
+            otherwise.is_empty().then_some(())?;
+            let Flow::Fails(said) = self.seq(after, st.clone(), end)? else { return None };
+            let Flow::Passes(out, ending) = self.seq(body, inner, End::Fails)? else { return None };
+            let out = self.check(condition, st)?.told(&messages(&said)).then(out);
+            return Some(Next::End(Flow::Passes(out, ending)));
+        };
         let other = self.seq(otherwise, inner, End::Falls)?;
         let check = || self.check(condition, st);
         let deny = || self.deny(condition, st);
@@ -1501,6 +1512,10 @@ impl<'a> Lifter<'a> {
         {
             name.push_str("_name");
         }
+        let (body, skips) = self.skipped(var, body, &mut list, st)?;
+        if list.is_empty() {
+            return skips.then_some(Next::Idle(None));
+        }
         let safe = list.iter().all(|(v, _)| crate::bash::is_safe(v));
         let last = after.is_empty() && st.tail;
         let mut inner = State { tail: last, waiting: false, ..st.clone() };
@@ -1511,7 +1526,9 @@ impl<'a> Lifter<'a> {
             quoted: false,
         }];
         inner.scope.set(var, Some(Text(hole)));
-        let Flow::Falls(out) = self.seq(body, inner, End::Falls)? else { return None };
+        let flow = self.shared.attempt(|| self.seq(body, inner, End::Falls));
+        let Some(flow) = flow else { return self.rounds(var, &list, body, last, st) };
+        let Flow::Falls(out) = flow else { return None };
         if out.steps.is_empty() {
             return Some(Next::Idle(None));
         }
@@ -1527,6 +1544,58 @@ impl<'a> Lifter<'a> {
             lifted = lifted.but(Label::Stronger, "every iteration must pass, not only the last");
         }
         Some(Next::Steps(lifted, 1))
+    }
+
+    /// `[ "$a" = "$b" ] && continue` at the start of a loop: drops the values that end a round at once. Returns the rest of the body,
+    /// and whether it starts in this way.
+    fn skipped<'b>(
+        &self,
+        var: &str,
+        body: &'b [Stmt],
+        list: &mut Vec<(String, String)>,
+        st: &State,
+    ) -> Option<(&'b [Stmt], bool)> {
+        let Some((first, rest)) = body.split_first() else { return Some((body, false)) };
+        let continues = |list: &[Stmt]| {
+            let (last, before) = list.split_last()?;
+            let Kind::Simple(simple) = &last.kind else { return None };
+            let ends = simple.words.len() == 1 && self.name(simple) == Some("continue");
+            (ends && before.iter().all(|s| self.idle(s))).then_some(())
+        };
+        let condition = match &first.kind {
+            Kind::If { branches, otherwise: None } => match branches.as_slice() {
+                [(condition, body)] if continues(body).is_some() => condition.first(),
+                _ => None,
+            },
+            Kind::And(pair) => continues(&pair[1..]).map(|()| &pair[0]),
+            _ => None,
+        };
+        let Some(condition) = condition else { return Some((body, false)) };
+        let mut kept = Vec::new();
+        for (value, template) in list.drain(..) {
+            let mut inner = st.clone();
+            inner.scope.set(var, Some(Text::literal(value.clone())));
+            if !self.known(condition, &inner)? {
+                kept.push((value, template));
+            }
+        }
+        *list = kept;
+        Some((rest, true))
+    }
+
+    /// A loop whose body is different for each value: converts each round on its own.
+    fn rounds(&self, var: &str, list: &[(String, String)], body: &[Stmt], last: bool, st: &State) -> Option<Next> {
+        (list.len() <= ROUNDS && !st.unrolled).then_some(())?;
+        let mut all = Out::none();
+        for (at, (value, template)) in list.iter().enumerate() {
+            (crate::template::escape(value) == *template).then_some(())?;
+            let tail = last && at + 1 == list.len();
+            let mut inner = State { tail, waiting: false, unrolled: true, ..st.clone() };
+            inner.scope.set(var, Some(Text::literal(value.clone())));
+            let Flow::Falls(out) = self.seq(body, inner, End::Falls)? else { return None };
+            all = all.then(out);
+        }
+        Some(if all.steps.is_empty() { Next::Idle(None) } else { Next::Steps(all, 1) })
     }
 
     /// Returns the files of the task that a pattern such as `manifests/*.yaml` matches, in bash's order.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages,
+    BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages, outcome,
     statement::{
         self, assigned, assigned_beyond, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
     },
@@ -87,7 +87,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     }
     let list = ast::read(&script)?;
     let once = classify::called_once(&program);
-    let list = spliced(list, &once);
+    let list = outcome::joined(spliced(list, &once));
     // Statements that stay in a script stay as they were written.
     let asked = bash::inline::inlined(&list, &source.text);
     let tallies = if source.phase == PhaseKind::Verify { tallies(&list) } else { HashSet::new() };
@@ -357,6 +357,7 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
         fragile: false,
         function: false,
         waiting: false,
+        unrolled: false,
         as_line: false,
         depth: 0,
     }

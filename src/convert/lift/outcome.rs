@@ -1,0 +1,109 @@
+//! Variables that only name the outcome of a command: `ok=$(COMMAND && echo yes || echo no)`, then `if [ "$ok" = yes ]`. The test
+//! becomes the command.
+
+use super::statement::{mentions, reads, words};
+use crate::bash::{
+    self,
+    ast::{self, Kind, List, Part, Redirect, Stmt},
+};
+
+/// The list, in which each such assignment is joined with the test after it. The range of the joined statement contains both.
+pub fn joined(list: List) -> List {
+    let mut out: List = Vec::new();
+    let mut at = 0;
+    while let Some(stmt) = list.get(at) {
+        let asked = Outcome::of(stmt).and_then(|outcome| {
+            let next = list.get(at + 1)?;
+            let kind = outcome.asked(next)?;
+            let joined = Stmt { range: stmt.range.start..next.range.end, kind, ..stmt.clone() };
+            let read = mentions(&joined, outcome.name) || reads(&list[at + 2..], outcome.name);
+            (!read && !next.background && next.range.start >= stmt.range.end).then_some(joined)
+        });
+        at += if asked.is_some() { 2 } else { 1 };
+        out.push(asked.unwrap_or_else(|| stmt.clone()));
+    }
+    out
+}
+
+/// The outcome of a command, as a script names it.
+struct Outcome<'s> {
+    name: &'s str,
+    command: Stmt,
+    passed: String,
+    failed: String,
+}
+
+impl<'s> Outcome<'s> {
+    fn of(stmt: &'s Stmt) -> Option<Self> {
+        let Kind::Assign(assigns) = &stmt.kind else { return None };
+        let [assign] = assigns.as_slice() else { return None };
+        let plain = !assign.odd && !assign.export && !assign.local && !stmt.background;
+        let [Part::Command { text, .. }] = assign.value.as_ref().filter(|_| plain)?.parts.as_slice() else {
+            return None;
+        };
+        let mut list = ast::read(&bash::parse(text)?)?;
+        let Kind::Or(pair) = list.pop().filter(|_| list.is_empty())?.kind else { return None };
+        let [both, failed] = *pair;
+        let Kind::And(pair) = both.kind else { return None };
+        let [command, passed] = *pair;
+        let (passed, failed) = (printed(&passed)?, printed(&failed)?);
+        (passed != failed && is_silent(&command)).then_some(Self { name: &assign.name, command, passed, failed })
+    }
+
+    /// The statement, with the command in place of a test of the variable.
+    fn asked(&self, stmt: &Stmt) -> Option<Kind> {
+        match &stmt.kind {
+            Kind::If { branches, otherwise } => {
+                let ((condition, body), more) = branches.split_first()?;
+                let [condition] = condition.as_slice() else { return None };
+                let first = (vec![self.instead_of(condition)?], body.clone());
+                let branches = std::iter::once(first).chain(more.iter().cloned()).collect();
+                Some(Kind::If { branches, otherwise: otherwise.clone() })
+            }
+            Kind::Or(pair) => Some(Kind::Or(Box::new([self.instead_of(&pair[0])?, pair[1].clone()]))),
+            Kind::And(pair) => Some(Kind::And(Box::new([self.instead_of(&pair[0])?, pair[1].clone()]))),
+            _ => None,
+        }
+    }
+
+    fn instead_of(&self, test: &Stmt) -> Option<Stmt> {
+        let Kind::Test(inner, double) = &test.kind else { return None };
+        let words = words(inner)?;
+        let [asked, operator, value] = words.as_slice() else { return None };
+        let quoted = *double || asked.source.starts_with('"');
+        (quoted && asked.variable() == Some(self.name)).then_some(())?;
+        let value = value.literal()?;
+        let passes = match operator.source.as_str() {
+            "=" | "==" => value == self.passed,
+            "!=" => value != self.passed,
+            _ => return None,
+        };
+        (value == self.passed || value == self.failed).then_some(())?;
+        let kind = if passes { self.command.kind.clone() } else { Kind::Not(Box::new(self.command.clone())) };
+        Some(Stmt { kind, ..test.clone() })
+    }
+}
+
+/// The word that `echo WORD` prints.
+fn printed(stmt: &Stmt) -> Option<String> {
+    let Kind::Simple(simple) = &stmt.kind else { return None };
+    let [echo, word] = simple.words.as_slice() else { return None };
+    let plain = echo.source == "echo" && simple.redirects.is_empty() && simple.env.is_empty();
+    word.literal().filter(|word| plain && bash::is_safe(word) && !word.starts_with('-'))
+}
+
+/// Whether a command prints nothing to standard output.
+fn is_silent(stmt: &Stmt) -> bool {
+    match &stmt.kind {
+        Kind::Simple(simple) => {
+            let discards = |redirect: &Redirect| matches!(redirect, Redirect::Discard(1 | 3));
+            let quiet = |word: &ast::Word| matches!(word.source.as_str(), "-q" | "--quiet");
+            let greps = simple.words.first().is_some_and(|name| name.source == "grep");
+            simple.redirects.iter().any(discards) || greps && simple.words[1..].iter().any(quiet)
+        }
+        Kind::Pipeline(list) => list.last().is_some_and(is_silent),
+        Kind::Not(inner) => is_silent(inner),
+        Kind::Test(..) => true,
+        _ => false,
+    }
+}
