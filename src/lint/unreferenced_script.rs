@@ -49,11 +49,15 @@ struct Unreferenced {
     text: String,
 }
 
-/// The scripts in a directory that no task runs.
+/// The scripts in a directory that no task runs. Where tasks run none of them, only those that are named like a phase.
 fn silent(dir: &Path, view: &ProjectView<'_>) -> Vec<String> {
+    const PHASES: [&str; 7] = ["setup", "prepare", "verify", "check", "assert", "cleanup", "teardown"];
     let entries = view.files.entries(dir);
-    let names = entries.iter().map(|(name, _)| name);
-    names.filter(|n| n.ends_with(".sh") && !view.scripts.contains(dir.join(n).as_path())).cloned().collect()
+    let scripts = entries.iter().map(|(name, _)| name).filter(|name| name.ends_with(".sh"));
+    let (run, silent): (Vec<_>, Vec<_>) =
+        scripts.cloned().partition(|name| view.scripts.contains(dir.join(name).as_path()));
+    let is_phase = |name: &String| PHASES.iter().any(|phase| name.contains(phase));
+    silent.into_iter().filter(|name| !run.is_empty() || is_phase(name)).collect()
 }
 
 /// Those of the scripts that no text mentions.
