@@ -40,6 +40,7 @@ use serde_json::Value;
 
 use self::files::tree;
 use self::inside::inside;
+use self::{side::Ran, world::World};
 use crate::{
     bash,
     convert::{Converted, Label},
@@ -64,6 +65,30 @@ pub struct Job {
     packages: BTreeMap<String, String>,
     seeds: u64,
     allow: Allowance,
+    /// Whether a second jail can run worlds.
+    helped: bool,
+}
+
+/// What the program in a jail is asked to do. An order is a line of its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+enum Order {
+    Prove(Box<Job>),
+    /// To prepare for running the worlds of a proof that another jail makes.
+    Help(Box<Job>),
+    /// To run both tasks in a world of that proof.
+    Run(Box<World>),
+    /// What the other jail has run; `None` if it could not.
+    Done(Option<Box<(Ran, Ran)>>),
+}
+
+/// What the program in a jail says. Each reply is a line of its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+enum Reply {
+    Proof(Result<Box<Certificate>, String>),
+    /// A world in which the other jail should run both tasks meanwhile. The answer is an [`Order::Done`].
+    Aside(Box<World>),
+    Ready(Result<(), String>),
+    Ran(Option<Box<(Ran, Ran)>>),
 }
 
 /// How the converted task may differ from the original, according to its labels.
@@ -275,6 +300,8 @@ pub struct Prover<'a> {
     task: &'a Path,
     seeds: u64,
     jail: Option<Running>,
+    /// Whether a second jail runs worlds side by side with the first.
+    helped: bool,
 }
 
 /// A jail whose program waits for jobs.
@@ -287,12 +314,21 @@ struct Running {
     /// The directory that it sees as `/source`.
     root: PathBuf,
     commands: BTreeSet<String>,
+    /// The jail that helps it, once it was needed.
+    second: Option<Box<Running>>,
 }
 
 impl<'a> Prover<'a> {
     /// Creates a prover from the paths of bubblewrap and of this program. It builds no jail yet.
     pub fn new((bwrap, exe): (&'a Path, &'a Path), task: &'a Path, seeds: u64) -> Self {
-        Self { bwrap, exe, task, seeds, jail: None }
+        Self { bwrap, exe, task, seeds, jail: None, helped: false }
+    }
+
+    /// Runs worlds side by side in two jails, if there are processors for them.
+    #[must_use]
+    pub fn side_by_side(mut self) -> Self {
+        self.helped = std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
+        self
     }
 
     /// Runs the original and a conversion side by side. `guide` shows what the scripts look for that the conversion has kept; `start` is
@@ -310,13 +346,13 @@ impl<'a> Prover<'a> {
         let commands = commands(&root, new);
         let (converted, seeds, allow) = (new.text.clone(), self.seeds, Allowance::of(new));
         let packages = new.packages.clone();
-        let job = Job { task, converted, guide, start, packages, seeds, allow };
+        let job = Job { task, converted, guide, start, packages, seeds, allow, helped: self.helped };
         let fits = |jail: &Running| jail.root == root && jail.commands.is_superset(&commands);
         let jail = match self.jail.take().filter(fits) {
             Some(jail) => self.jail.insert(jail),
             None => self.jail.insert(Running::new(self.bwrap, self.exe, root, commands)?),
         };
-        match (jail.ask(&job), self.jail.take()) {
+        match (jail.prove(job, (self.bwrap, self.exe)), self.jail.take()) {
             (Ok(answer), jail) => {
                 self.jail = jail;
                 // If the jail cannot handle a task, its proof is incomplete.
@@ -359,23 +395,81 @@ impl Running {
             let _ = stderr.read_to_end(&mut said);
             String::from_utf8_lossy(&said).into_owned()
         });
-        Ok(Self { child, stdin, stdout: BufReader::new(stdout), complaints, root, commands })
+        Ok(Self { child, stdin, stdout: BufReader::new(stdout), complaints, root, commands, second: None })
     }
 
     /// Returns a certificate, or why there is none; an error if the jail does not answer.
-    fn ask(&mut self, job: &Job) -> Result<Result<Certificate, String>, std::io::Error> {
-        let text = serde_json::to_string(job)?;
-        writeln!(self.stdin, "{text}").and_then(|()| self.stdin.flush())?;
-        let mut answer = String::new();
-        self.stdout.read_line(&mut answer)?;
-        Ok(serde_json::from_str(&answer)?)
+    fn prove(&mut self, job: Job, (bwrap, exe): (&Path, &Path)) -> Result<Result<Certificate, String>, std::io::Error> {
+        let order = Order::Prove(Box::new(job));
+        self.order(&order)?;
+        let Order::Prove(job) = order else { return Err(std::io::ErrorKind::InvalidInput.into()) };
+        let (mut help, mut able) = (Some(Order::Help(job)), true);
+        loop {
+            match self.reply()? {
+                Reply::Proof(proof) => return Ok(proof.map(|certificate| *certificate)),
+                Reply::Aside(world) => {
+                    // The second jail starts when it is needed for the first time.
+                    if self.second.is_none() && able {
+                        let (root, commands) = (self.root.clone(), self.commands.clone());
+                        self.second = Self::new(bwrap, exe, root, commands).ok().map(Box::new);
+                    }
+                    let done = self.second.as_mut().and_then(|second| second.run(help.take(), world));
+                    if done.is_none()
+                        && let Some(second) = self.second.take()
+                    {
+                        able = false;
+                        second.end();
+                    }
+                    self.order(&Order::Done(done.flatten()))?;
+                }
+                Reply::Ready(_) | Reply::Ran(_) => return Err(std::io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    /// Runs both tasks in a world of a proof that another jail makes. `help`: the proof, if it is new to this jail. The inner `None`:
+    /// the world could not be run; the outer: the jail does not answer.
+    fn run(&mut self, help: Option<Order>, world: Box<World>) -> Option<Option<Box<(Ran, Ran)>>> {
+        if let Some(help) = help {
+            self.order(&help).ok()?;
+            let Reply::Ready(Ok(())) = self.reply().ok()? else { return None };
+        }
+        self.order(&Order::Run(world)).ok()?;
+        match self.reply().ok()? {
+            Reply::Ran(ran) => Some(ran),
+            _ => None,
+        }
+    }
+
+    fn order(&mut self, order: &Order) -> Result<(), std::io::Error> {
+        let text = serde_json::to_string(order)?;
+        writeln!(self.stdin, "{text}").and_then(|()| self.stdin.flush())
+    }
+
+    fn reply(&mut self) -> Result<Reply, std::io::Error> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Ends it: no more orders can arrive.
+    fn end(self) {
+        let Self { mut child, stdin, second, .. } = self;
+        drop(stdin);
+        let _ = child.wait();
+        if let Some(second) = second {
+            second.end();
+        }
     }
 
     /// Why the jail does not answer.
     fn fault(self) -> String {
-        let Self { mut child, stdin, stdout, complaints, .. } = self;
+        let Self { mut child, stdin, stdout, complaints, second, .. } = self;
         drop((stdin, stdout));
         let _ = child.wait();
+        if let Some(second) = second {
+            second.end();
+        }
         let said = complaints.join().unwrap_or_default();
         format!("the sandbox did not answer: {}", said.lines().last().unwrap_or("no output"))
     }
@@ -383,10 +477,8 @@ impl Running {
 
 impl Drop for Prover<'_> {
     fn drop(&mut self) {
-        if let Some(Running { mut child, stdin, .. }) = self.jail.take() {
-            // It ends when no more jobs can arrive.
-            drop(stdin);
-            let _ = child.wait();
+        if let Some(jail) = self.jail.take() {
+            jail.end();
         }
     }
 }

@@ -1478,6 +1478,13 @@ fn a_conversion_with_a_different_waiting_time_is_detected() {
         }
         assert_eq!(prover.prove(&right, None, None).unwrap(), first);
         assert_eq!(prove::prove((&bwrap, &exe), &path, &right, None, None, 6).unwrap(), first);
+        // With a second jail as well.
+        let mut prover = prove::Prover::new((&bwrap, &exe), &path, 6).side_by_side();
+        assert_eq!(prover.prove(&right, None, None).unwrap(), first);
+        let (from, to) = faults[0];
+        let wrong = Converted { text: right.text.replace(from, to), ..right.clone() };
+        assert!(prover.prove(&wrong, None, None).unwrap().counter_example.is_some());
+        assert_eq!(prover.prove(&right, None, None).unwrap(), first);
     }
 }
 

@@ -475,9 +475,11 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     let bwrap = crate::sandbox::find().map_err(unproved)?;
     let exe =
         std::env::current_exe().map_err(|e| (status::BROKEN, format!("gevals cannot find its own executable: {e}")))?;
+    let alone = outcomes.len() == 1;
     let settle = |outcome: &mut Outcome| -> Result<(), String> {
         let path = outcome.path.clone();
-        let mut prover = crate::prove::Prover::new((&bwrap, &exe), &path, args.seeds);
+        let prover = crate::prove::Prover::new((&bwrap, &exe), &path, args.seeds);
+        let mut prover = if alone { prover.side_by_side() } else { prover };
         let mut prove = |outcome: &mut Outcome,
                          keeps: bool,
                          start: Option<serde_json::Value>|

@@ -256,8 +256,8 @@ pub fn is_of_process(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().split(['.', '-', '_']).any(|part| part == "pid"))
 }
 
-/// Regular files, by their paths as a task knows them.
-pub type Written = Vec<(PathBuf, u32, Arc<Content>)>;
+/// Regular files, by their paths as a task knows them, with their modes and the digests of their contents.
+pub type Written = Vec<(PathBuf, u32, [u8; 32])>;
 
 /// The files that a run has written, without those that are private to one of its steps.
 pub fn written(state: &State) -> Written {
@@ -272,13 +272,12 @@ pub fn written(state: &State) -> Written {
         let private = first.starts_with("gevals-") || first.starts_with("tmp.") || first == RANDOM_ID;
         (!private).then(|| path.to_owned())
     };
-    let number = Arc::new(Content { bytes: Vec::new(), digest: [0; 32] });
     let file = |(path, entry): (&PathBuf, &Entry)| match entry {
         // The system chooses the number of a process.
         Entry::File(mode, content) if is_of_process(path) && content.is_number() => {
-            Some((known(path)?, *mode, Arc::clone(&number)))
+            Some((known(path)?, *mode, [0; 32]))
         }
-        Entry::File(mode, content) => Some((known(path)?, *mode, Arc::clone(content))),
+        Entry::File(mode, content) => Some((known(path)?, *mode, content.digest)),
         _ => None,
     };
     state.iter().filter_map(file).collect()

@@ -3,8 +3,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fs,
-    io::{BufRead, Write},
-    path::Path,
+    io::Write,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Certificate, Job, REAL,
+    Certificate, Job, Order, REAL, Reply,
     condition::{self, Condition},
     files::{Written, place, tree},
     hints::{Hints, asks, has_operations, hints, mined, paths},
@@ -37,7 +37,7 @@ use crate::{
     ty::duration,
 };
 
-/// The inner half: reads jobs from standard input, one per line, and writes for each a certificate, or why there is none.
+/// The inner half: reads orders from standard input and replies to each.
 pub fn inside() -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -46,19 +46,45 @@ pub fn inside() -> u8 {
             return 1;
         }
     };
-    let mut stage = None;
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let answer: Result<Certificate, String> = match serde_json::from_str::<Job>(&line) {
-            Ok(job) => runtime.block_on(bounded(&job, &mut stage)),
-            Err(why) => Err(why.to_string()),
+    let (mut stage, mut plans) = (None, None);
+    while let Some(order) = read() {
+        let reply = match order {
+            Ok(Order::Prove(job)) => Reply::Proof(runtime.block_on(bounded(&job, &mut stage)).map(Box::new)),
+            Ok(Order::Help(job)) => {
+                let prepared = runtime.block_on(prepared(&job, &mut stage));
+                Reply::Ready(prepared.map(|(_, old, new)| plans = Some((old.plan, new))))
+            }
+            Ok(Order::Run(world)) => {
+                let both = stage.as_ref().zip(plans.as_ref()).map(|(stage, (old, new))| async move {
+                    let both = (ran(old, &world, stage).await, ran(new, &world, stage).await);
+                    // What ends a proof has to end it in the first jail.
+                    (both.0.ok().zip(both.1.ok())).filter(|_| stage.watch.take().is_none())
+                });
+                Reply::Ran(both.and_then(|both| runtime.block_on(both)).map(Box::new))
+            }
+            // The answer for a proof that has ended meanwhile.
+            Ok(Order::Done(_)) => continue,
+            Err(why) => Reply::Proof(Err(why)),
         };
-        let mut out = std::io::stdout().lock();
-        let line = serde_json::to_string(&answer).unwrap_or_default();
-        if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        if !say(&reply) {
             return 1;
         }
     }
     0
+}
+
+/// The next order; `None` if no more can arrive.
+fn read() -> Option<Result<Order, String>> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).ok().filter(|length| *length > 0)?;
+    Some(serde_json::from_str(&line).map_err(|why| why.to_string()))
+}
+
+/// Whether a reply could be written.
+fn say(reply: &Reply) -> bool {
+    let mut out = std::io::stdout().lock();
+    let line = serde_json::to_string(reply).unwrap_or_default();
+    writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
 }
 
 /// How long a proof may take in real time; most take seconds.
@@ -78,8 +104,9 @@ async fn bounded(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificat
     }
 }
 
-/// `stage` is what all jobs share; the first job creates it.
-async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
+/// Prepares a jail for a job: returns what all runs share, the original with what is known of it, and the conversion. `stage` is what
+/// all jobs share; the first job creates it.
+async fn prepared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<(Arc<Stage>, Planned, Plan), String> {
     let stage = match stage {
         Some(stage) => Arc::clone(stage),
         None => {
@@ -96,11 +123,23 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         }
     };
     stage.reset()?;
-    let stem = job.task.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let converted = job.task.with_file_name(format!("{stem}.converted.yaml"));
+    let converted = beside_original(&job.task);
     place(&[(converted.clone(), job.converted.clone().into_bytes(), 0o644)])?;
-    let Planned { plan: old, words, named, scripts } = planned(&job.task, &job.packages)?;
+    let old = planned(&job.task, &job.packages)?;
     let new = planned(&converted, &BTreeMap::new())?.plan;
+    Ok((stage, old, new))
+}
+
+/// Where the conversion of a task is in the jail.
+fn beside_original(task: &Path) -> PathBuf {
+    let stem = task.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    task.with_file_name(format!("{stem}.converted.yaml"))
+}
+
+/// Makes a proof.
+async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
+    let (stage, Planned { plan: old, words, named, scripts }, new) = prepared(job, stage).await?;
+    let converted = beside_original(&job.task);
     let operations = has_operations(&new);
     let own = hints(&new, &words, operations);
     let guide = job.guide.as_ref().map(|text| guided(&converted, text)).transpose()?;
@@ -294,31 +333,22 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     proof.exhaust().await?;
     // What no world has decided yet may be decided where two things differ.
     let pairs: Vec<World> = if proof.open.is_empty() { Vec::new() } else { proof.pairs().take(PAIRS).collect() };
-    for world in pairs {
-        if proof.open.is_empty() || proof.is_refuted() {
-            break;
-        }
-        proof.compare(world).await?;
-    }
+    let mut pairs = pairs.into_iter();
+    let undecided = |proof: &Proof<'_>| !proof.open.is_empty() && !proof.is_refuted();
+    proof.through(&mut |_| pairs.next(), &|proof, _| undecided(proof)).await?;
     for is_near in [false, true] {
-        let repeats: Vec<World> = proof.repeats(is_near).take(PAIRS).collect();
-        for world in repeats {
-            // Run the first round even if nothing is undecided: a conversion may have left out one of two equal checks.
-            if proof.is_refuted() || is_near && proof.open.is_empty() {
-                break;
-            }
-            proof.compare(world).await?;
-        }
+        let mut repeats = proof.repeats(is_near).take(PAIRS).collect::<Vec<World>>().into_iter();
+        // Run the first round even if nothing is undecided: a conversion may have left out one of two equal checks.
+        let wanted = |proof: &Proof<'_>, _: &World| if is_near { undecided(proof) } else { !proof.is_refuted() };
+        proof.through(&mut |_| repeats.next(), &wanted).await?;
     }
-    for seed in 4..job.seeds.saturating_add(4) {
-        if proof.is_refuted() || proof.waited_out >= WAITED_OUT {
-            break;
-        }
+    let mut random = (4..job.seeds.saturating_add(4)).map(|seed| {
         let mut dice = Dice::new(seed, "mood");
         let moods = [Mood::Good, Mood::Mixed, Mood::Mixed, Mood::Mixed, Mood::Odd, Mood::Late];
-        let one = World { loud: dice.below(10) == 0, ..world(seed, moods[dice.below(moods.len())]) };
-        proof.compare(one).await?;
-    }
+        World { loud: dice.below(10) == 0, ..world(seed, moods[dice.below(moods.len())]) }
+    });
+    let wanted = |proof: &Proof<'_>, _: &World| !proof.is_refuted() && proof.waited_out < WAITED_OUT;
+    proof.through(&mut |_| random.next(), &wanted).await?;
     // Try the worlds that these have added.
     proof.exhaust().await?;
     Ok(proof.end())
@@ -479,16 +509,53 @@ impl Proof<'_> {
 
     /// Compares in all worlds of the queue, and in those that are added meanwhile.
     async fn exhaust(&mut self) -> Result<(), String> {
-        while !self.is_refuted()
-            && let Some(world) = self.near.pop_front()
-        {
-            // Another answer for which a script waits in vain shows little, and takes long.
-            if world.given.keys().any(|key| self.polls.get(key).is_some_and(|polls| *polls >= POLLS)) {
-                continue;
+        // Another answer for which a script waits in vain shows little, and takes long.
+        let shows = |proof: &Self, world: &World| {
+            !world.given.keys().any(|key| proof.polls.get(key).is_some_and(|polls| *polls >= POLLS))
+        };
+        self.through(&mut |proof| proof.near.pop_front(), &|proof, world| !proof.is_refuted() && shows(proof, world))
+            .await
+    }
+
+    /// Compares in one world after another, those that are wanted when it is their turn. A second jail runs every other one meanwhile.
+    async fn through(
+        &mut self,
+        next: &mut dyn FnMut(&mut Self) -> Option<World>,
+        wanted: &dyn Fn(&Self, &World) -> bool,
+    ) -> Result<(), String> {
+        let mut next = |proof: &mut Self| {
+            loop {
+                let world = next(proof)?;
+                if wanted(proof, &world) {
+                    return Some(world);
+                }
             }
-            self.compare(world).await?;
+        };
+        while let Some(world) = next(self) {
+            let aside = if self.job.helped { next(self).map(Box::new) } else { None };
+            let aside = aside.map(Reply::Aside).filter(say);
+            let both = self.both(&world).await;
+            let done = match (&aside, aside.as_ref().and_then(|_| read())) {
+                (_, Some(Ok(Order::Done(done)))) => done,
+                _ => None,
+            };
+            self.compare(world, both?).await?;
+            if let Some(Reply::Aside(world)) = aside
+                && wanted(self, &world)
+            {
+                let both = match done {
+                    Some(both) => *both,
+                    None => self.both(&world).await?,
+                };
+                self.compare(*world, both).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Runs both in one world.
+    async fn both(&self, world: &World) -> Result<(Ran, Ran), String> {
+        Ok((ran(&self.old, world, &self.stage).await?, ran(&self.new, world, &self.stage).await?))
     }
 
     /// Worlds in which both pass, each changed in one more respect.
@@ -545,10 +612,8 @@ impl Proof<'_> {
         found.into_iter()
     }
 
-    /// Compares both in one world.
-    async fn compare(&mut self, world: World) -> Result<(), String> {
-        let mut a = ran(&self.old, &world, &self.stage).await?;
-        let mut b = ran(&self.new, &world, &self.stage).await?;
+    /// Compares what both did in one world.
+    async fn compare(&mut self, world: World, (mut a, mut b): (Ran, Ran)) -> Result<(), String> {
         let certificate = &mut self.certificate;
         certificate.seeds += 1;
         for call in b.phases.values().flatten() {

@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Allowance, Slack,
     files::{Written, written},
@@ -29,6 +31,7 @@ use crate::{
 };
 
 /// The result of a run.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Ran {
     pub phases: BTreeMap<String, Vec<Call>>,
     /// For each call, whether time passed since the previous one.
