@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use super::emit::{Entry, Item, Value};
-use crate::{builtin::command::ExitCode, template, ty::duration};
+use crate::{
+    bash::{self, program},
+    builtin::command::ExitCode,
+    template,
+    ty::duration,
+};
 
 /// One step of the portable dialect. Texts are templates, so what looks like a hole is one; only the text that a shell runs is
 /// not a template.
@@ -14,7 +19,7 @@ pub struct Step {
     pub comments: Vec<String>,
     pub id: Option<String>,
     pub timeout: Option<String>,
-    /// Whether its command itself specifies how long it may take.
+    /// Whether its command itself specifies how long it may take, or its script waits for something.
     pub asked: bool,
     pub continue_on_error: bool,
     pub kind: Kind,
@@ -273,6 +278,33 @@ pub struct HttpExpect {
     pub matches: Option<String>,
 }
 
+/// How long a script may take that has no limit of its own.
+const SCRIPT: Duration = Duration::from_secs(300);
+
+/// Whether a script waits for something: it sleeps in a loop, or runs a command that waits.
+pub fn waits(text: &str) -> bool {
+    let Some(program) = bash::program(text) else { return false };
+    let mut found = false;
+    program.walk(&mut |statement| {
+        let words = statement.words();
+        found |= match &statement.kind {
+            program::Kind::Loop { body, .. } => body.iter().any(|inner| sleeps(inner)),
+            _ if matches!(statement.tool(), "kubectl" | "helm") => {
+                words.iter().any(|word| matches!(word.text.as_str(), "wait" | "rollout" | "--wait"))
+            }
+            _ => false,
+        };
+    });
+    found
+}
+
+/// Whether a statement, or one in it, is `sleep`.
+fn sleeps(statement: &program::Statement) -> bool {
+    let mut found = false;
+    statement.walk(&mut |inner| found |= inner.name() == "sleep");
+    found
+}
+
 impl Step {
     pub fn new(kind: Kind) -> Self {
         Self {
@@ -349,6 +381,8 @@ impl Step {
             Kind::Foreach { values, steps, .. } => own.unwrap_or_else(|| inner(steps) * values.len().max(1) as u32),
             Kind::AnyOf(steps) => own.unwrap_or_else(|| inner(steps)),
             Kind::Group { steps, .. } => own.unwrap_or_else(|| inner(steps)),
+            Kind::Script { inline, .. } if own.is_none() && waits(inline) => SCRIPT,
+            Kind::Kept { .. } if own.is_none() && self.asked => SCRIPT,
             _ => own.unwrap_or_default(),
         }
     }

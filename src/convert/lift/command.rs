@@ -100,7 +100,11 @@ impl<'a> Lifter<'a> {
         if words.len() > 2 && !placed && !matches!(name, "test" | "rm" | "mkdir") && self.shared.err() {
             words.pop();
         }
-        let limit = limit(&words);
+        // A limit in a variable is known if nothing can change it any more.
+        let known = simple.words.iter().zip(&words).map(|(word, written)| {
+            st.scope.word(word).and_then(|text| self.fixed(&text)).unwrap_or_else(|| written.clone())
+        });
+        let limit = limit(&known.collect::<Vec<_>>());
         let mut step = Step::command(words.join(" "));
         limit.of(&mut step);
         if let step::Kind::Command { workdir, env: own, .. } = &mut step.kind {
@@ -747,32 +751,36 @@ impl Limit {
 }
 
 fn limit(words: &[String]) -> Limit {
+    // The words after `--` belong to another command.
+    let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let words: Vec<&str> = words[..own].iter().map(|word| word.trim_matches(['"', '\''])).collect();
     let Some(name) = words.first().and_then(|word| word.rsplit('/').next()) else {
         return Limit { seconds: 60, asked: false };
     };
     let value = |flag: &str| {
         words.iter().enumerate().find_map(|(i, w)| {
             let rest = w.strip_prefix(flag)?;
-            if rest.is_empty() { words.get(i + 1).cloned() } else { rest.strip_prefix('=').map(str::to_owned) }
+            if rest.is_empty() { words.get(i + 1).copied() } else { rest.strip_prefix('=') }
         })
     };
     let bound = match name {
-        "timeout" => words.get(1).cloned(),
-        _ => value("--timeout").or_else(|| value("--max-time")),
+        "timeout" => words.get(1).copied(),
+        "curl" => value("--max-time").or_else(|| value("-m")),
+        _ => value("--timeout"),
     };
-    let bound = bound.map(|b| b.trim_matches(['"', '\'']).to_owned());
+    let bound = bound.map(|b| b.trim_matches(['"', '\'']));
     let parse = |text: &str| {
         let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
         duration::parse(&text).ok().map(|d| d.as_secs())
     };
     // As long as a script may take: five minutes.
     let whole = 300;
-    let bound = (bound.as_deref(), bound.as_deref().and_then(parse));
+    let bound = (bound, bound.and_then(parse));
     let seconds = match bound {
         (_, Some(0)) | (Some(_), None) => whole,
         (_, Some(seconds)) => (seconds + 10).min(whole),
         (None, None) => {
-            let has = |list: &[&str]| words.iter().any(|w| list.contains(&w.as_str()));
+            let has = |list: &[&str]| words.iter().any(|w| list.contains(w));
             let slow = match name {
                 "kubectl" | "oc" => {
                     // A `kubectl run` that is not attached returns at once.

@@ -265,6 +265,7 @@ impl Converter<'_> {
             }
         }
         self.keep_script(phase, old, stays);
+        let waits = source.as_ref().is_some_and(|source| step::waits(&source.text));
         let mut body = Vec::new();
         if let Some(Source { text, file: None, .. }) = &source {
             body.push(Entry::new("inline", Value::text(escape(text))));
@@ -292,7 +293,8 @@ impl Converter<'_> {
         if let Some(env) = old.arg("env") {
             body.push(Entry::new("env", self.value(env)?));
         }
-        Ok(vec![Step::new(step::Kind::Kept { operation: "script".to_owned(), body })])
+        let kept = step::Kind::Kept { operation: "script".to_owned(), body };
+        Ok(vec![Step { asked: waits, ..Step::new(kept) }])
     }
 }
 
