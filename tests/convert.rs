@@ -1444,7 +1444,10 @@ fn a_conversion_with_a_different_waiting_time_is_detected() {
     let limited = "timeout 60 bash -c 'until kubectl get pod web; do sleep 2; done' || exit 1\nkubectl get pod db";
     // The shell's own clock is simulated as well.
     let timed = "deadline=$((SECONDS + 60))\nwhile (( SECONDS < deadline )); do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
-    let faults: [(&str, &[(&str, &str)]); 4] = [
+    // A wait that succeeds late. In a variable, its limit is known as well.
+    let slow = "T=180s\nkubectl wait --for=condition=Ready pod/web --timeout=$T || exit 1\nkubectl get pod db";
+    let faults: [(&str, &[(&str, &str)]); 5] = [
+        (slow, &[("timeout: 3m10s", "timeout: 90s"), ("        timeout: 3m10s\n", "")]),
         (timed, &[("timeout: 1m", "timeout: 40s"), ("timeout: 1m", "timeout: 2m"), ("interval: 2s", "interval: 6s")]),
         (limited, &[("timeout 60", "timeout 30"), ("timeout 60", "timeout 90"), ("sleep 2", "sleep 5")]),
         (

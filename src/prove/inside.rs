@@ -24,7 +24,7 @@ use super::{
     side::{Ran, disagreement, ran, side_by_side},
     variables::{overridable, required},
     wishes::wishes,
-    world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of, long},
+    world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of, long, patience},
 };
 use crate::{
     bash::{self, tools::fails_with_one},
@@ -811,7 +811,7 @@ impl Proof<'_> {
             && world.env == self.required
             && !world.loud
             && !world.given.values().any(Given::is_odd);
-        let handed_on = world.given.values().any(|given| matches!(given, Given::FailsWith(_)));
+        let handed_on = world.given.values().any(|given| matches!(given, Given::FailsWith(_) | Given::Slow));
         if !plain || handed_on || world.refuses.is_some() {
             return;
         }
@@ -875,6 +875,8 @@ impl Proof<'_> {
             let handed_on = call.argv[0] != "http" && !fails_with_one(&call.argv.join(" "));
             self.near.extend(handed_on.then(|| with(Given::FailsWith(HANDED_ON))));
             self.near.push_back(with(Given::Missing));
+            // An operation knows how long it may wait.
+            self.near.extend((!world.operations && patience(call).is_some()).then(|| with(Given::Slow)));
             // A command that runs in the background never ends anyway, even where all is well.
             self.near.extend((!call.is_aside()).then(|| with(Given::Hangs)));
             for (_, texts) in self.refused.iter().filter(|(pattern, _)| asks(pattern, call)) {

@@ -27,6 +27,7 @@ impl Key {
         let mut all = Sha256::new();
         all.update(files::digest(state));
         all.update([u8::from(world.hasty), u8::from(world.operations)]);
+        world.slow().for_each(|key| all.update(key));
         all.update(format!("{:?}", Exec { timeout: Duration::ZERO, ..exec.clone() }));
         Self(all.finalize().into())
     }

@@ -13,7 +13,7 @@ use std::{
 use super::{
     curl, kubectl,
     trace::{self, PAUSE, record},
-    world::{Answer, Call, Given, HANGS, WORLD, World, hang, has_hung},
+    world::{Answer, Call, Given, HANGS, WORLD, World, hang, has_hung, patience},
 };
 use crate::source::normalize;
 
@@ -79,7 +79,18 @@ pub fn answer(world: &World, call: &Call, cwd: &Path) -> Answer {
     if has_done_it {
         make(call, cwd);
     }
-    answer
+    match patience(call).filter(|_| answer.status == 0 && world.gives(call, time) == Some(&Given::Slow)) {
+        Some(takes) if pass(takes.as_secs_f64()) => Answer { status: HANGS, ..Answer::default() },
+        _ => answer,
+    }
+}
+
+/// Lets time pass for a script. Returns whether it is killed, because it takes too long.
+fn pass(seconds: f64) -> bool {
+    let before = Slept::read();
+    let now = Slept { time: before.time + seconds, ..before };
+    now.write();
+    now.time >= now.limit
 }
 
 /// Creates what a command leaves for later ones to enter or to read: a repository, a database.

@@ -4,9 +4,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+
+use crate::ty::duration;
 
 /// The file in which a jail keeps its world.
 pub const WORLD: &str = "/world/world.json";
@@ -108,6 +111,8 @@ pub enum Given {
     Missing,
     /// It never ends.
     Hangs,
+    /// It answers as usual, but only after most of the time for which it would wait.
+    Slow,
 }
 
 impl Given {
@@ -122,12 +127,13 @@ impl Given {
             Self::Says(text) => format!("prints {text:?}"),
             Self::Missing => "is missing".to_owned(),
             Self::Hangs => "hangs".to_owned(),
+            Self::Slow => "takes most of the time for which it waits".to_owned(),
         }
     }
 
     /// Whether this is an answer that authors of scripts do not think of.
     pub fn is_odd(&self) -> bool {
-        !matches!(self, Self::Fails | Self::FailsWith(_) | Self::Silent)
+        !matches!(self, Self::Fails | Self::FailsWith(_) | Self::Silent | Self::Slow)
     }
 }
 
@@ -317,6 +323,11 @@ impl World {
         self.wanted(call, time.half, &mut dice)
     }
 
+    /// The calls that take most of the time for which they wait.
+    pub fn slow(&self) -> impl Iterator<Item = &str> {
+        self.given.iter().filter(|(_, given)| **given == Given::Slow).map(|(key, _)| key.as_str())
+    }
+
     /// The answer to a call.
     pub fn answer(&self, call: &Call, time: Time) -> Answer {
         let Time { half, nth } = time;
@@ -343,7 +354,7 @@ impl World {
                 return Answer { status: 127, stderr: "not found\n".to_owned(), ..Answer::default() };
             }
             Some(Given::Hangs) => return Answer { status: HANGS, ..Answer::default() },
-            None => {}
+            Some(Given::Slow) | None => {}
         }
         match self.mood {
             Mood::Bad => self.failure(call, half, &mut dice),
@@ -533,6 +544,22 @@ pub fn lines_of(call: &Call, text: String) -> String {
 
 fn by_line(call: &Call) -> bool {
     call.argv.iter().any(|a| a == "--no-headers" || a == "name" || a == "-oname")
+}
+
+/// A slow command takes at most this long: a script has to fit in its limit together with what else it does.
+const SLOWEST: Duration = Duration::from_secs(120);
+
+/// For how long a command takes if it answers shortly before it would give up. `None` if it does not wait for long.
+pub fn patience(call: &Call) -> Option<Duration> {
+    const SHORT: Duration = Duration::from_secs(45);
+    let words = || call.argv.iter().take_while(|word| *word != "--");
+    if !matches!(call.argv[0].as_str(), "kubectl" | "oc" | "helm") {
+        return None;
+    }
+    let own = words().position(|word| word == "--timeout").and_then(|at| call.argv.get(at + 1));
+    let limit = words().find_map(|word| word.strip_prefix("--timeout=")).or(own.map(String::as_str))?;
+    let limit = limit.parse().map(Duration::from_secs).ok().or_else(|| duration::parse(limit).ok())?;
+    Some(limit.saturating_sub(Duration::from_secs(1)).min(SLOWEST)).filter(|time| *time >= SHORT)
 }
 
 fn waits(call: &Call) -> bool {
