@@ -289,6 +289,7 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     beforehand::check(view, out);
     tallies::unchanged(view, out);
     earlier::said_before(view, out);
+    earlier::totals(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -301,6 +302,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     tallies::check(view, &mut found);
     inverted::said_otherwise(view, &mut found);
     affixed::check(view, &mut found);
+    affixed::without_part(view, &mut found);
     out.extend(found);
 }
 

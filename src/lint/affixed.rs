@@ -37,6 +37,33 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// `archive/11/app.log` in verify, where the prompt says `archive/2024/` and setup creates `2024/11/app.log`.
+pub(super) fn without_part(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = texts::written(&prompt.text);
+    let places: Vec<(&str, &str)> =
+        PLACE.captures_iter(&said).filter_map(|place| Some((place.get(1)?.as_str(), place.get(2)?.as_str()))).collect();
+    if places.is_empty() {
+        return;
+    }
+    let rest = &facts::elsewhere(view).rest;
+    for (span, text) in prompt_disagrees::expected(view) {
+        for line in text.lines().filter(|line| !said.contains(line) && !rest.contains(line)) {
+            let other = places.iter().find(|(begin, part)| {
+                let behind = line.strip_prefix(begin).filter(|behind| behind.len() > 3 && !behind.starts_with(part));
+                behind.is_some_and(|behind| rest.contains(&format!("{part}{behind}")))
+            });
+            if let Some((begin, part)) = other.filter(|_| !out.iter().any(|known| known.span == span)) {
+                out.push(prompt_disagrees::disagrees(span, line, &format!("{begin}{part}"), prompt.text.span));
+                return;
+            }
+        }
+    }
+}
+
+/// A directory in quotes.
+static PLACE: Ascii = ascii(r#"[`"]((?:[\w.-]*/)*[\w.-]+/)([\w.-]+/)[`"]"#);
+
 /// Affixes that repeat the kind of a resource.
 const KINDS: [&str; 28] = [
     "idx",

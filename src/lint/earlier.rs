@@ -3,7 +3,9 @@
 use super::{
     TaskView,
     already_true::{self, ALREADY_TRUE},
-    facts, texts,
+    facts,
+    requests::{self, Request},
+    texts,
     wrong_state::WRONG_STATE,
 };
 use crate::{
@@ -100,7 +102,7 @@ pub(super) fn said_before(view: &TaskView<'_>, out: &mut Diagnostics) {
         // Another check of the same texts decides.
         let is_alone =
             all.iter().filter(|other| std::ptr::eq(other.step, one.step) && other.path == one.path).count() == 1;
-        if plain.len() < 3 || !said.contains(&plain) || !is_alone || already_true::KEEPS.is_match(&said) {
+        if plain.len() < 3 || !said.contains(&plain) || !is_alone || is_kept(&said, &plain) {
             continue;
         }
         let Some(holes) = listed_by(one.step) else { continue };
@@ -133,6 +135,89 @@ pub(super) fn said_before(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     }
 }
+
+/// Whether the prompt says of a text that it stays.
+fn is_kept(said: &str, text: &str) -> bool {
+    let sentence = |at| &said[already_true::sentence(said, at)];
+    said.match_indices(text).any(|(at, _)| already_true::KEEPS.is_match(sentence(at)))
+}
+
+/// `total: 2` for a collection that setup empties and then fills with two members, if the prompt asks for another one.
+pub(super) fn totals(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = view.effects.prompt.shown();
+    let all = wanted(view);
+    let counts = || all.iter().filter_map(|one| Some((one, counted(one)?)));
+    if counts().next().is_none() || already_true::DELETES.is_match(&said) || !view.effects.sees(PhaseKind::Setup) {
+        return;
+    }
+    let requests = requests::requests(view);
+    let setup: Vec<&Request> = requests.iter().filter(|request| request.phase == PhaseKind::Setup).collect();
+    for (one, arg) in counts() {
+        let Some(ArgKind::Int(number)) = Some(&arg.kind) else { continue };
+        let url = one.step.arg("url").map(|url| url.span);
+        let Some(read) = requests.iter().find(|read| Some(read.span) == url && read.phase == PhaseKind::Verify) else {
+            continue;
+        };
+        let Some((Some(collection), parent)) =
+            read.segments.split_last().map(|(last, parent)| (last.literal(), parent))
+        else {
+            continue;
+        };
+        let is_whole = one.step.arg("url").is_some_and(|url| !written(url).contains('?'));
+        let Some(emptied) = setup.iter().position(|gone| gone.method == "DELETE" && gone.segments == read.segments)
+        else {
+            continue;
+        };
+        let posts = setup.get(emptied + 1..).unwrap_or_default();
+        let adds = |post: &&Request| {
+            let is_action = || {
+                post.segments.split_last().is_some_and(|(last, begin)| {
+                    begin == parent
+                        && last.literal().is_some_and(|last| matches!(last, "send" | "create" | "add" | "publish"))
+                })
+            };
+            post.method == "POST" && (post.segments == read.segments || is_action())
+        };
+        let is_known =
+            posts.iter().all(|post| adds(post)) && i64::try_from(posts.len()).ok() == Some(*number) && *number > 0;
+        if is_known && is_whole && asks_for_another(&said, collection) {
+            out.push(
+                Diagnostic::new(
+                    &ALREADY_TRUE,
+                    arg.span,
+                    format!("setup creates {number} of them, and the prompt asks for another one"),
+                )
+                .label(prompt.text.span, "the task of the agent")
+                .help("count what the agent adds as well"),
+            );
+            return;
+        }
+    }
+}
+
+/// The number of members that an expectation requires.
+fn counted<'a>(wanted: &Wanted<'a>) -> Option<&'a Arg<Def>> {
+    let is_total = TOTALS.contains(&wanted.field.as_str());
+    wanted.arg.get("length").or_else(|| wanted.arg.get("equals").filter(|_| is_total))
+}
+
+/// Whether a prompt asks for a new member of a collection: a reply to a message, `create a ticket`.
+fn asks_for_another(said: &str, collection: &str) -> bool {
+    let noun = collection.trim_end_matches('s').to_lowercase();
+    let is_message = matches!(noun.as_str(), "message" | "mail" | "email" | "post" | "comment");
+    is_message && REPLIES.is_match(said)
+        || noun.len() > 2
+            && MAKES_ONE
+                .captures_iter(said)
+                .any(|made| made.get(1).is_some_and(|made| made.as_str().to_lowercase() == noun))
+}
+
+/// Fields that contain the number of all members.
+const TOTALS: [&str; 6] = ["total", "count", "total_count", "totalCount", "size", "messages_count"];
+static REPLIES: Ascii = ascii(r"(?:^|[.,] |\band )(?:[Rr]eply|[Rr]espond|[Aa]nswer|[Ff]orward)\b");
+static MAKES_ONE: Ascii =
+    ascii(r"(?i)\b(?:create|add|send|post|publish|write|open)(?: \w+)? (?:a|an|another|one|the)(?: new)? (\w+)\b");
 
 /// The holes in the path of a request, if it lists everything there.
 fn listed_by(step: &Step<Def>) -> Option<Vec<String>> {

@@ -49,7 +49,9 @@ fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
             let (own, given) = (&post.segments, &request.segments);
             given.is_empty()
                 || own.starts_with(given)
-                || given.len() == own.len() + 1 && given.starts_with(own) && is_address(post, &given[own.len()], &posts)
+                || given.len() == own.len() + 1
+                    && given.starts_with(own)
+                    && is_address(post, &key, &given[own.len()], &posts)
                 || !given.starts_with(own) && given.contains(&key)
         };
         let deletes = |request: &&Request| request.method == "DELETE" && request.phase != PhaseKind::Setup;
@@ -76,13 +78,13 @@ fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// The maximum number of requests of setup to check.
 const POSTS: usize = 64;
 
-/// Whether a segment of a URL may be the address of what a request creates: an output of the request, a key in its body, or an ID that
-/// another step finds out.
-fn is_address(post: &Request, segment: &Value, posts: &[&Request]) -> bool {
+/// Whether a segment of a URL may be the address of what a request creates, as other requests use it: the same key, an output of the
+/// request, or an ID that another step finds out.
+fn is_address(post: &Request, key: &Value, segment: &Value, posts: &[&Request]) -> bool {
     let shown = segment.shown();
     let is_output = |of: &Request| of.output.as_ref().is_some_and(|output| shown.starts_with(output.as_str()));
     let is_found = shown.starts_with("{steps.") && !posts.iter().any(|other| is_output(other));
-    post.keys.contains(&shown) || is_output(post) || is_found
+    segment == key || is_output(post) || is_found
 }
 
 /// The last segment of the address of what a request creates: the only ID from its body or its response by which other requests

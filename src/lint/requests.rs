@@ -139,6 +139,13 @@ fn name(view: &TaskView<'_>, gone: &Request, all: &[Request]) -> Option<(String,
             texts.iter().flat_map(|text| text.split(part)).filter(|other| is_near(word, other)).map(str::to_owned),
         );
     }
+    // `…/jobs/nightly`, where setup uses `…/jobs/nightly-{random.id}`.
+    near.extend(all.iter().filter(|request| request.makes()).filter_map(|request| {
+        let (last, begin) = request.segments.split_last()?;
+        let shown = last.shown();
+        let rest = shown.strip_prefix(word)?.strip_prefix(['-', '_', '.'])?;
+        (begin == parent && rest.starts_with("{random.")).then_some(shown)
+    }));
     near.sort_unstable();
     near.dedup();
     match near.as_slice() {

@@ -48,9 +48,11 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let known = known.to_lowercase();
     // An amount also counts as part of another format, such as the schedule `15 * * * *` or a pattern.
     let amounts = Quantity::all(&known);
+    let bare_known = bare(&known);
     for value in wanted {
         let lower = value.to_lowercase();
         let stands = known.contains(&lower)
+            || lower.len() > 3 && lower.starts_with(char::is_alphabetic) && bare_known.contains(&bare(&lower))
             || cents(&lower).is_some_and(|cents| texts::has_word(&known, &cents))
             || Quantity::of_value(&lower).is_some_and(|quantity| amounts.iter().any(|(_, other)| other.is(&quantity)));
         if !stands {
@@ -65,6 +67,11 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             return;
         }
     }
+}
+
+/// The letters and digits of a text: `on-failure` is `OnFailure` in another spelling.
+fn bare(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_alphanumeric()).collect()
 }
 
 /// Adds the texts of variables and setup. What only cleanup mentions is not checked.
