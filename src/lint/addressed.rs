@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The maximum number of requests that are compared.
-const MOST: usize = 64;
+const MOST: usize = 32;
 
 /// Requires that the word in the URL appears nowhere else in the task, and that verify does not mention the word that setup has in its place.
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {

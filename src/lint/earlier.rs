@@ -46,8 +46,8 @@ pub(super) fn former(view: &TaskView<'_>, out: &mut Diagnostics) {
     };
     for one in &all {
         let Some((span, value)) = equal(one).filter(|(_, value)| value.len() > 2) else { continue };
-        let is_only = all.iter().filter(|other| other.field == one.field && equal(other).is_some()).count() == 1;
-        if !is_only || PAST.contains(&one.field.as_str()) || !is_left(&said, &value) {
+        let is_only = || all.iter().filter(|other| other.field == one.field && equal(other).is_some()).count() == 1;
+        if PAST.contains(&one.field.as_str()) || !is_left(&said, &value) || !is_only() {
             continue;
         }
         let made = sent(view).into_iter().find(|sent| sent.field == one.field && sent.text == value);
@@ -101,8 +101,8 @@ pub(super) fn said_before(view: &TaskView<'_>, out: &mut Diagnostics) {
         let plain = text.trim_start_matches("(?i)").to_lowercase();
         // Another check of the same texts decides.
         let is_alone =
-            all.iter().filter(|other| std::ptr::eq(other.step, one.step) && other.path == one.path).count() == 1;
-        if plain.len() < 3 || !said.contains(&plain) || !is_alone || is_kept(&said, &plain) {
+            || all.iter().filter(|other| std::ptr::eq(other.step, one.step) && other.path == one.path).count() == 1;
+        if plain.len() < 3 || !said.contains(&plain) || !is_alone() || is_kept(&said, &plain) {
             continue;
         }
         let Some(holes) = listed_by(one.step) else { continue };
@@ -217,7 +217,7 @@ fn asks_for_another(said: &str, collection: &str) -> bool {
 const TOTALS: [&str; 6] = ["total", "count", "total_count", "totalCount", "size", "messages_count"];
 static REPLIES: Ascii = ascii(r"(?:^|[.,] |\band )(?:[Rr]eply|[Rr]espond|[Aa]nswer|[Ff]orward)\b");
 static MAKES_ONE: Ascii =
-    ascii(r"(?i)\b(?:create|add|send|post|publish|write|open)(?: \w+)? (?:a|an|another|one|the)(?: new)? (\w+)\b");
+    ascii(r"(?i)\b(?:create|add|send|post|publish|write|open)(?: \w+){0,3}? (?:a|an|another|one|the)(?: new)? (\w+)\b");
 
 /// The holes in the path of a request, if it lists everything there.
 fn listed_by(step: &Step<Def>) -> Option<Vec<String>> {
