@@ -217,7 +217,7 @@ fn asks_for_another(said: &str, collection: &str) -> bool {
 const TOTALS: [&str; 6] = ["total", "count", "total_count", "totalCount", "size", "messages_count"];
 static REPLIES: Ascii = ascii(r"(?:^|[.,] |\band )(?:[Rr]eply|[Rr]espond|[Aa]nswer|[Ff]orward)\b");
 static MAKES_ONE: Ascii =
-    ascii(r"(?i)\b(?:create|add|send|post|publish|write|open)(?: \w+){0,3}? (?:a|an|another|one|the)(?: new)? (\w+)\b");
+    ascii(r"(?i)\b(?:create|add|send|post|publish|write|open)(?: \w+){0,3}? (?:a|an|another|one)(?: new)? (\w+)\b");
 
 /// The holes in the path of a request, if it lists everything there.
 fn listed_by(step: &Step<Def>) -> Option<Vec<String>> {
