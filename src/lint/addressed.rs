@@ -95,12 +95,12 @@ fn is_only_here(view: &TaskView<'_>, word: &str, own: &str) -> bool {
     let texts = facts::elsewhere(view);
     let said = view.effects.prompt.shown();
     let bare = |text: &str| -> String {
-        text.chars().filter(|c| c.is_ascii_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
+        text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
     };
     let stem = bare(word.trim_end_matches('s'));
     let (bare_own, bare_word) = (bare(own), bare(word));
     // A typo in a word that the prompt contains with a similar beginning is not another name.
-    let is_told = bare(&said).contains(&stem) && !(bare_word.starts_with(&bare_own) && !whole(&said, word));
+    let is_told = bare(&said).contains(&stem) && (whole(&said, word) || !bare_word.starts_with(&bare_own));
     !is_told && !whole(&texts.rest, word) && !whole(&texts.verify, own)
 }
 

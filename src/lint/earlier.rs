@@ -179,8 +179,7 @@ pub(super) fn totals(view: &TaskView<'_>, out: &mut Diagnostics) {
             };
             post.method == "POST" && (post.segments == read.segments || is_action())
         };
-        let is_known =
-            posts.iter().all(|post| adds(post)) && i64::try_from(posts.len()).ok() == Some(*number) && *number > 0;
+        let is_known = posts.iter().all(adds) && i64::try_from(posts.len()).ok() == Some(*number) && *number > 0;
         if is_known && is_whole && asks_for_another(&said, collection) {
             out.push(
                 Diagnostic::new(

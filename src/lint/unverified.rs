@@ -71,7 +71,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
 
 /// The letters and digits of a text: `on-failure` is `OnFailure` in another spelling.
 fn bare(text: &str) -> String {
-    text.chars().filter(|c| c.is_ascii_alphanumeric()).collect()
+    text.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 /// Adds the texts of variables and setup. What only cleanup mentions is not checked.

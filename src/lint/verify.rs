@@ -202,8 +202,7 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
             |word: &&str| word.contains('/') && word.rsplit('/').next().is_some_and(|name| name.contains('.'));
         let files =
             || answer.split_whitespace().map(|word| word.trim_matches(['`', '"', '\'', ',', '.'])).filter(is_file);
-        let is_asked =
-            || files().next().is_some() && WHICH_FILE.is_match(&text.0) && files().all(|file| contains(file));
+        let is_asked = || files().next().is_some() && WHICH_FILE.is_match(&text.0) && files().all(&contains);
         words().count() > 3
             && (words().filter(is_name).count() > 1 || is_asked())
             && words().all(|word| texts::has_word(&text.0, &text.1(word)))
