@@ -18,7 +18,7 @@ pub mod value;
 
 use std::{borrow::Cow, path::PathBuf, sync::Arc};
 
-pub use self::operation::words;
+pub use self::operation::{Round, rounds, words};
 use self::{
     manifest::Object,
     script::{Content, Form, Reader, ScriptFiles, ScriptView},
@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     bash::tools::{self, Tool, Tools},
-    hir::{ArgKind, Def, Hole, Part, PhaseKind, Target, Task, Template},
+    hir::{ArgKind, Def, Hole, Part, PhaseKind, Step, Target, Task, Template},
     source::{Files, Sources, Span, resolve},
     template::SegmentKind,
 };
@@ -176,6 +176,38 @@ pub fn sourced(
     found
 }
 
+/// Records the effects of a script in each round of the loops that contain it.
+fn in_each_round<'a>(rounds: &[Round], view: &'a ScriptView<'a>, given: Given<'a>, model: &mut Model<'a>) {
+    let mut first: Vec<Act> = Vec::new();
+    let statements = model.sql.len();
+    for (nth, round) in rounds.iter().enumerate() {
+        let from = model.acts.len();
+        follow(given, view, &round.variables).runs.iter().for_each(|run| acts(run, view, given, model));
+        let added = model.acts.split_off(from);
+        if nth == 0 {
+            first.clone_from(&added);
+            model.acts.extend(added);
+            continue;
+        }
+        // An effect that is the same in all rounds counts once.
+        let others = added.into_iter().enumerate().filter(|(at, act)| first.get(*at) != Some(act));
+        model.acts.extend(others.map(|(_, act)| act));
+    }
+    // SQL was recorded with the values of the loop left open.
+    model.sql.truncate(statements);
+}
+
+/// Whether an argument of a step contains the variable of a loop.
+fn reads_loop(step: &Step<Def>) -> bool {
+    let mut reads = false;
+    step.args.iter().for_each(|(_, arg)| {
+        arg.templates(&mut |template| {
+            reads |= template.holes().any(|hole| matches!(hole.reference.target, Target::Loop(_)));
+        });
+    });
+    reads
+}
+
 /// The input from which the model of a task is built.
 #[derive(Clone, Copy)]
 pub struct Given<'a> {
@@ -196,6 +228,7 @@ impl<'a> Model<'a> {
         let environment = environment(given.task);
         let prompt = given.task.prompt.as_ref().map(|prompt| of_template(&prompt.text, &environment));
         let mut model = Self { prompt: prompt.unwrap_or_default(), ..Self::default() };
+        let rounds = operation::rounds(given.task, &environment);
         for view in given.scripts {
             if view.reader == Reader::Foreign {
                 model.opaque.push(view.phase);
@@ -206,8 +239,13 @@ impl<'a> Model<'a> {
             if trace.opaque {
                 model.opaque.push(view.phase);
             }
+            let from = model.acts.len();
             for run in &trace.runs {
                 acts(run, view, given, &mut model);
+            }
+            if let Some(rounds) = rounds.get(&view.step.key).filter(|_| reads_loop(view.step)) {
+                model.acts.truncate(from);
+                in_each_round(rounds, view, given, &mut model);
             }
             model.scripts.push(Followed { view, trace });
         }

@@ -3,6 +3,8 @@
 //! A rule has an ID, a page and a function. To add one, write the function here, a line in [`RULES`] and a page in
 //! `lints/`. Rules that report while a file is read or checked have their code there, but are listed here too.
 
+mod addressed;
+mod affixed;
 mod agent;
 mod allowed;
 mod already_true;
@@ -28,6 +30,7 @@ mod contradiction;
 mod downloads;
 mod does_it;
 mod duplicate_name;
+mod earlier;
 mod elsewhere;
 mod embedded;
 mod env;
@@ -190,6 +193,7 @@ pub struct TaskView<'a> {
 /// Verify checks a resource that the task does not concern, or uses a name that nothing else mentions.
 fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     elsewhere::check(view, out);
+    addressed::check(view, out);
     nowhere::check(view, out);
     service_port::check(view, out);
     series::check(view, out);
@@ -284,6 +288,8 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     inverted::revisions(view, out);
     beforehand::check(view, out);
     tallies::unchanged(view, out);
+    earlier::said_before(view, out);
+    earlier::totals(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -295,6 +301,8 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     tallies::check(view, &mut found);
     inverted::said_otherwise(view, &mut found);
+    affixed::check(view, &mut found);
+    affixed::without_part(view, &mut found);
     out.extend(found);
 }
 
@@ -304,6 +312,7 @@ fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     refusals::check(view, out);
     untouched::check(view, out);
     inverted::states(view, out);
+    earlier::former(view, out);
 }
 
 impl<'a> TaskView<'a> {
@@ -532,7 +541,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &idle_step::STEP_DECIDES_NOTHING, found: Found::InTask(idle_step::check) },
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
-    Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
+    Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::UnderEval(unverified::check) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(done_before) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },

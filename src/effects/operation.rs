@@ -1,17 +1,79 @@
 //! The effects of steps that are not scripts: files, requests, operations of extensions, and tools of MCP servers, determined by their
 //! names and arguments.
 
+use rustc_hash::FxHashMap;
+
 use super::{Act, Given, Model, Thing, Variables, Verb, loop_name, manifest, of_object, of_template, value::Value};
 use crate::{
     bash::tools,
-    hir::{Arg, ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step},
+    hir::{Arg, ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step, Task},
     signature::{Control, Effects},
-    source::resolve,
+    source::{Span, resolve},
     template::SegmentKind,
 };
 
 /// The maximum number of rounds of a `foreach` over a literal list.
 const ROUNDS: usize = 32;
+
+/// The maximum number of rounds in which a script or a request is followed.
+const FOLLOWED: usize = 16;
+
+/// The variables in each round of the `foreach` steps that contain a step, by the key of the step. Steps outside of any loop are left out, and
+/// so are those of loops over other than literal lists or with more than [`FOLLOWED`] rounds.
+pub fn rounds(task: &Task<Def>, environment: &Variables) -> FxHashMap<Span, Vec<Round>> {
+    let mut found = FxHashMap::default();
+    let outside = [Round { number: None, variables: environment.clone() }];
+    for phase in PhaseKind::ALL {
+        task.phase(phase).steps.iter().for_each(|step| in_rounds(step, &outside, &mut found));
+    }
+    found
+}
+
+/// A round of a loop.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The ID of the innermost loop and the index of its round, if the loop has an ID.
+    pub number: Option<(String, usize)>,
+    pub variables: Variables,
+}
+
+fn in_rounds(step: &Step<Def>, outside: &[Round], found: &mut FxHashMap<Span, Vec<Round>>) {
+    let is_inside = outside.len() > 1 || outside.iter().any(|round| round.variables.contains_key(IN_LOOP));
+    if step.op.signature.control == Control::Leaf {
+        if is_inside {
+            found.insert(step.key, outside.to_vec());
+        }
+        return;
+    }
+    let listed = literal_list(step).filter(|(values, _)| values.len() * outside.len() <= FOLLOWED);
+    let mut inner = Vec::new();
+    for outer in outside.iter().filter(|_| listed.is_some()) {
+        for (nth, value) in listed.iter().flat_map(|(values, _)| values.iter().enumerate()) {
+            let mut round = outer.clone();
+            round.variables.insert(IN_LOOP.to_owned(), Value::default());
+            round.number = step.id.as_ref().map(|id| (id.value.clone(), nth));
+            if let Some((_, name)) = listed {
+                of_round(name, &mut Vec::new(), value, &outer.variables, &mut round.variables);
+            }
+            inner.push(round);
+        }
+    }
+    let within = if listed.is_some() { &inner } else { outside };
+    step.blocks.iter().flat_map(|block| &block.steps).for_each(|step| in_rounds(step, within, found));
+}
+
+/// The key that marks the variables of a round. No real variable can have this name.
+const IN_LOOP: &str = "{}";
+
+/// The values of a `foreach` over a literal list, and the name of its variable.
+fn literal_list(step: &Step<Def>) -> Option<(&Vec<Arg<Def>>, &str)> {
+    match step.arg("in").map(|values| &values.kind) {
+        Some(ArgKind::List(values)) if step.op.signature.control == Control::Each && values.len() <= ROUNDS => {
+            Some((values, step.var.as_ref()?.value.as_str()))
+        }
+        _ => None,
+    }
+}
 
 /// Follows the steps of a task.
 pub(super) fn steps(given: Given<'_>, environment: &Variables, model: &mut Model<'_>) {
@@ -47,15 +109,11 @@ fn follow(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variab
             block.steps.iter().for_each(|step| follow(step, Place { phase, maybe }, given, environment, model));
         }
     };
-    let listed = match step.arg("in").map(|values| &values.kind) {
-        Some(ArgKind::List(values)) if control == Control::Each && values.len() <= ROUNDS => Some(values),
-        _ => None,
-    };
-    match listed.zip(step.var.as_ref()) {
+    match literal_list(step) {
         Some((values, name)) => {
             for value in values {
                 let mut within = environment.clone();
-                of_round(&name.value, &mut Vec::new(), value, environment, &mut within);
+                of_round(name, &mut Vec::new(), value, environment, &mut within);
                 inside(&within);
             }
         }

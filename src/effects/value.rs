@@ -149,6 +149,18 @@ impl Value {
         self.pieces.iter().map(piece).collect()
     }
 
+    /// The value with another literal end, if it ends with a literal piece for which `change` returns one.
+    pub fn with_end(&self, change: &dyn Fn(&str) -> Option<String>) -> Self {
+        let mut pieces = self.pieces.clone();
+        if let Some(Piece::Text(text)) = pieces.last_mut()
+            && let Some(other) = change(text)
+        {
+            *text = other;
+        }
+        pieces.retain(|piece| !matches!(piece, Piece::Text(text) if text.is_empty()));
+        Self { pieces }
+    }
+
     /// Splits at a character, where it appears in literal pieces.
     pub fn split(&self, at: char) -> Vec<Self> {
         let mut parts = vec![Self::default()];

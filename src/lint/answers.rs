@@ -462,7 +462,13 @@ static BINARY: Ascii = ascii(r"\b(\d+) ?(KiB|MiB|GiB|Ki|Mi|Gi)\b");
 
 /// `256 MiB` in the prompt, and `256000000` in verify.
 fn units(view: &TaskView<'_>, wanted: &Wanted<'_>) -> Option<Fault> {
-    let number: u64 = wanted.text.parse().ok().filter(|number: &u64| *number >= 1000 && number.is_multiple_of(1000))?;
+    let round = |number: &u64| *number >= 1000 && number.is_multiple_of(1000);
+    // Several fields may be printed in a line.
+    let numbers: Vec<u64> =
+        wanted.text.split([' ', ',', '/', ':']).filter_map(|word| word.parse().ok().filter(round)).collect();
+    if numbers.is_empty() {
+        return None;
+    }
     let said = view.effects.prompt.shown();
     BINARY.captures_iter(&said).find_map(|part| {
         let count: u64 = part[1].parse().ok()?;
@@ -472,7 +478,7 @@ fn units(view: &TaskView<'_>, wanted: &Wanted<'_>) -> Option<Fault> {
             _ => (1_000_000_000, 1_u64 << 30),
         };
         let bytes = count.checked_mul(binary)?;
-        (count.checked_mul(decimal)? == number).then(|| {
+        numbers.contains(&count.checked_mul(decimal)?).then(|| {
             let message = format!("the prompt says {}, which is {bytes} bytes", &part[0]);
             (wanted.span, message, format!("compare with `{bytes}`"))
         })

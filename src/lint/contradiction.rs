@@ -35,6 +35,10 @@ enum Wanted {
     HasNot(String),
     /// The value must not exist.
     Absent,
+    /// The value must be null.
+    Null,
+    /// The value must be an object or an array.
+    Inner,
 }
 
 impl Wanted {
@@ -45,7 +49,10 @@ impl Wanted {
             (Self::Has(text), Self::HasNot(part)) | (Self::HasNot(part), Self::Has(text)) => {
                 text.contains(part.as_str())
             }
-            (Self::Absent, Self::Is(_)) | (Self::Is(_), Self::Absent) => true,
+            (Self::Absent, Self::Is(_) | Self::Inner | Self::Null)
+            | (Self::Is(_) | Self::Inner | Self::Null, Self::Absent) => true,
+            (Self::Null, Self::Is(other)) | (Self::Is(other), Self::Null) => other != "null",
+            (Self::Null, Self::Inner) | (Self::Inner, Self::Null) => true,
             _ => false,
         }
     }
@@ -57,6 +64,8 @@ impl Wanted {
             Self::Has(text) => format!("a text with `{text}`"),
             Self::HasNot(text) => format!("a text without `{text}`"),
             Self::Absent => "absent".to_owned(),
+            Self::Null => "null".to_owned(),
+            Self::Inner => "an object or an array".to_owned(),
         }
     }
 }
@@ -175,15 +184,18 @@ fn read_in(step: &Step<Def>) -> Vec<(&Step<Def>, String)> {
         Some(ArgKind::List(items)) if items.len() <= ROUNDS => items,
         _ => return Vec::new(),
     };
-    let (Some(var), Some(rounds)) = (&step.var, items.iter().map(|item| item.as_literal()).collect::<Option<Vec<_>>>())
-    else {
+    let written = |item: &Arg<Def>| match &item.kind {
+        ArgKind::Text(template) => Some(texts::written(template)),
+        _ => item.as_literal().map(str::to_owned),
+    };
+    let (Some(var), Some(rounds)) = (&step.var, items.iter().map(written).collect::<Option<Vec<_>>>()) else {
         return Vec::new();
     };
     let hole = format!("{{{}}}", var.value);
     let steps = step.blocks.iter().filter(|block| block.role == BlockRole::Steps).flat_map(|block| &block.steps);
     let inner: Vec<_> = steps.filter_map(|step| Some((step, subject(step)?))).collect();
-    let round = |item: &&str| {
-        let item = item.to_string();
+    let round = |item: &String| {
+        let item = item.clone();
         let hole = &hole;
         inner.iter().map(move |(step, subject)| (*step, subject.replace(hole, &item))).collect::<Vec<_>>()
     };
@@ -204,9 +216,22 @@ fn subject(step: &Step<Def>) -> Option<String> {
         if !(key.value == "method" && arg.as_literal().is_some_and(|method| method.eq_ignore_ascii_case("get"))) {
             text.push_str(&format!("\n{}: ", key.value));
             spell(arg, &mut text);
+            if key.value == "url" {
+                without_selection(&mut text);
+            }
         }
     }
     Some(text)
+}
+
+/// Removes a query that only selects the fields of the response: `?fields=status`.
+fn without_selection(text: &mut String) {
+    let Some((url, query)) = text.rsplit_once('?') else { return };
+    let query = query.trim_end_matches('"');
+    let selects = |part: &str| ["fields=", "expand=", "select=", "_fields="].iter().any(|name| part.starts_with(name));
+    if !query.is_empty() && query.split('&').all(selects) {
+        *text = format!("{url}\"");
+    }
 }
 
 /// Appends an argument, with its holes as written.
@@ -308,7 +333,12 @@ fn required(arg: &Arg<Def>, part: &str, dialect: Dialect, visit: &mut dyn FnMut(
                 let Some(path) = path.as_literal().and_then(plain_path) else { return };
                 let part = if part.is_empty() { path } else { format!("{part}.{path}") };
                 if let Some((wanted, value)) = arg.get("equals").and_then(|value| Some((constant(value)?, value))) {
+                    for (at, _) in part.match_indices(['.', '[']).filter(|(at, _)| *at > 0) {
+                        visit(part[..at].to_owned(), Wanted::Inner, value.span);
+                    }
                     visit(part, Wanted::Is(wanted), value.span);
+                } else if let Some(null) = arg.get("type").filter(|kind| kind.as_literal() == Some("null")) {
+                    visit(part, Wanted::Null, null.span);
                 } else if let Some(exists) = arg.get("exists").filter(|a| matches!(a.kind, ArgKind::Bool(false))) {
                     visit(part, Wanted::Absent, exists.span);
                 } else if let Some((other, value)) = arg.get("not").and_then(|value| Some((constant(value)?, value))) {

@@ -804,6 +804,11 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
         let text = content.text.get(s.range.clone()).unwrap_or_default();
         if s.tool() == "jq" {
             for word in s.words() {
+                for list in EQUAL_LIST.captures_iter(&word.text) {
+                    let (key, value) = (list[1].to_owned(), Json::String(list[2].to_owned()));
+                    let span = content.span(word.range.clone());
+                    found.push(Fact { key, parent: None, value, span, typed: true, exact: true });
+                }
                 for equal in EQUAL.captures_iter(&word.text) {
                     let is_text = equal.get(2).is_some_and(|quote| !quote.as_str().is_empty());
                     let before = equal.get(0).map_or("", |whole| &word.text[..whole.start()]);
@@ -887,6 +892,9 @@ static FIELD: Ascii = ascii(
 
 /// `.key == value` or `.key != value` in a jq filter.
 static EQUAL: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*[!=]=\s*("?)([^"\s()]+)"?"#);
+
+/// `[.ports[] | .port] == ["80"]` or `map(.port) == ["80"]` in a jq filter.
+static EQUAL_LIST: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*[\])]\s*[!=]=\s*\[\s*"(\d+)""#);
 
 /// The operator of a bound.
 static BOUND: Ascii = ascii(r"\s-(?:ge|gt|le|lt)\s");

@@ -11,6 +11,7 @@ use crate::{
     effects::value::Value,
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind, Step},
     signature::Control,
+    source::Span,
 };
 
 /// Programs that neither start nor stop a server.
@@ -38,13 +39,19 @@ fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
     if posts.is_empty() || cleanup().any(|request| !matches!(request.method.as_str(), "GET" | "HEAD" | "DELETE")) {
         return;
     }
-    for post in &posts {
+    let mut told: Vec<Span> = Vec::new();
+    for post in posts.iter().take(POSTS) {
+        if told.contains(&post.span) {
+            continue;
+        }
         let Some(key) = address(post, &all) else { continue };
         let is_at = |request: &Request| {
             let (own, given) = (&post.segments, &request.segments);
             given.is_empty()
                 || own.starts_with(given)
-                || given.len() == own.len() + 1 && given.starts_with(own) && given[own.len()] == key
+                || given.len() == own.len() + 1
+                    && given.starts_with(own)
+                    && is_address(post, &key, &given[own.len()], &posts)
                 || !given.starts_with(own) && given.contains(&key)
         };
         let deletes = |request: &&Request| request.method == "DELETE" && request.phase != PhaseKind::Setup;
@@ -59,32 +66,62 @@ fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
         )
         .help("send a `DELETE` request to this address in cleanup");
         let other = cleanup().filter(deletes).find(|request| request.segments.starts_with(&post.segments));
-        if let Some(other) = other.filter(|_| posts.len() == 1) {
+        let siblings = posts.iter().filter(|other| other.segments == post.segments);
+        if let Some(other) = other.filter(|_| siblings.count() == 1 || post.is_in_loop()) {
             finding = finding.label(other.span, "this deletes another one");
         }
+        told.push(post.span);
         out.push(finding);
     }
+}
+
+/// The maximum number of requests of setup to check.
+const POSTS: usize = 64;
+
+/// Whether a segment of a URL may be the address of what a request creates, as other requests use it: the same key, an output of the
+/// request, or an ID that another step finds out.
+fn is_address(post: &Request, key: &Value, segment: &Value, posts: &[&Request]) -> bool {
+    let shown = segment.shown();
+    let is_output = |of: &Request| of.output.as_ref().is_some_and(|output| shown.starts_with(output.as_str()));
+    let is_found = shown.starts_with("{steps.") && !posts.iter().any(|other| is_output(other));
+    segment == key || is_output(post) || is_found
 }
 
 /// The last segment of the address of what a request creates: the only ID from its body or its response by which other requests
 /// of setup and verify use it.
 fn address(post: &Request, all: &[Request]) -> Option<Value> {
     let at = post.segments.len();
-    let output = post.id.as_ref().map(|id| format!("{{steps.{id}."));
     let others = all.iter().filter(|other| other.phase != PhaseKind::Cleanup && other.segments.len() > at);
     let mut found: Vec<&Value> = others
         .filter(|other| other.segments.starts_with(&post.segments))
         .map(|other| &other.segments[at])
         .filter(|key| {
             let shown = key.shown();
-            post.keys.contains(&shown) || output.as_ref().is_some_and(|output| shown.starts_with(output.as_str()))
+            post.keys.contains(&shown) || post.output.as_ref().is_some_and(|output| shown.starts_with(output.as_str()))
         })
         .collect();
     found.dedup();
     match found.as_slice() {
         [key] => Some((*key).clone()),
+        [] => as_in_other_round(post, all),
         _ => None,
     }
+}
+
+/// The output of a round of a loop, if other requests use the same output of another round.
+fn as_in_other_round(post: &Request, all: &[Request]) -> Option<Value> {
+    let own = post.output.as_ref().filter(|_| post.is_in_loop())?;
+    let (begin, rest) = own.split_once(".rounds[")?;
+    let (_, step) = rest.split_once(']')?;
+    let of_round = |key: &Value| {
+        let shown = key.shown();
+        let (_, behind) = shown.strip_prefix(begin)?.strip_prefix(".rounds[")?.split_once(']')?;
+        Some(Value::name(format!("{own}{}", behind.strip_prefix(step)?)))
+    };
+    let under = all.iter().filter(|other| other.segments.len() > post.segments.len());
+    under
+        .filter(|other| other.segments.starts_with(&post.segments))
+        .find_map(|other| of_round(other.segments.get(post.segments.len())?))
 }
 
 /// Whether verify expects that the agent has deleted the object.

@@ -15,7 +15,7 @@ use crate::{
     bash::program::Kind,
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{Act, Verb, asked::Demand, script::Content, value::Value},
-    hir::{ArgKind, PhaseKind},
+    hir::{ArgKind, Def, OperationKind, PhaseKind, Step},
     rule,
     source::Span,
 };
@@ -1347,7 +1347,7 @@ fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         return;
     }
     let others = &facts::elsewhere(view).rest;
-    for (span, text) in expected(view) {
+    for (span, text) in expected(view).into_iter().chain(in_statements(view)) {
         if out.iter().any(|known| known.span == span)
             || text.len() < 4
             || said.contains(&text)
@@ -1376,6 +1376,31 @@ fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         }
     }
 }
+
+/// The texts with which SQL in the arguments of verify compares a column.
+fn in_statements(view: &TaskView<'_>) -> Vec<(Span, String)> {
+    let mut found = Vec::new();
+    let mut add = |step: &Step<Def>| {
+        for (_, arg) in &step.args {
+            arg.templates(&mut |template| {
+                let text = texts::written(template);
+                let quoted = SQL_TEXT.captures_iter(&text).filter_map(|text| Some(text.get(1)?.as_str().to_owned()));
+                found.extend(quoted.map(|text| (arg.span, text)));
+            });
+        }
+    };
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if matches!(step.op.kind, OperationKind::Tool { .. } | OperationKind::Extension { .. }) {
+                add(step);
+            }
+        });
+    });
+    found
+}
+
+/// `WHERE status = 'open'`, if no function changes the letter case.
+static SQL_TEXT: Ascii = ascii(r"\b(?:WHERE|AND|where|and)\s+[\w.]+\s*=\s*'([^'\n]+)'");
 
 /// `create a pod web-server in the default namespace`, but verify looks for it in another.
 fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {

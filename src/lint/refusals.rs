@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use super::{TaskView, comparison, script::Content, wrong_state::WRONG_STATE};
 use crate::{
     bash::{
-        ast,
+        Word, ast,
         program::{Kind, Program, Statement},
         tools,
     },
@@ -256,8 +256,16 @@ fn denies(said: &str, pattern: &str) -> bool {
 
 /// Whether a message says that something exists that should not, where the condition fails only if nothing is found.
 fn complains_of_presence(said: &str, subject: &Subject, condition: &Statement, content: &Content) -> bool {
-    let Subject::Held(name) = subject else { return false };
     let text = content.text.get(condition.range.clone()).unwrap_or_default();
+    let name = match subject {
+        Subject::Held(name) => name,
+        // A wait may fail because of something else that is still there.
+        Subject::Thing => {
+            let waits = ["wait", "rollout", "timeout", "sleep"].iter().any(|word| text.contains(word));
+            return !waits && has_one(said, &PRESENT) && !said.contains(" or ") && !said.contains(" no ");
+        }
+        Subject::Found(_) => return false,
+    };
     // The output that is tested: in the condition itself, or in the last assignment before it.
     let assigned = || {
         let before = content.text.get(..condition.range.start)?.to_lowercase();
@@ -277,6 +285,25 @@ fn complains_of_presence(said: &str, subject: &Subject, condition: &Statement, c
     }
     let demands = ["expected", "should", "must", "without", "missing"];
     has_one(said, &PRESENT) || changes && has_one(said, &UNCLEAN) && !has_one(said, &demands)
+}
+
+/// Whether a command reads one resource, and fails if it does not exist: `gh api repos/…`, `docker inspect web`.
+fn reads_one(program: &str, words: &[Word]) -> bool {
+    let has = |all: &[&str]| words.iter().skip(1).any(|word| all.contains(&word.text.as_str()));
+    match program {
+        "gh" => {
+            has(&["api", "view"])
+                && !has(&["-X", "--method", "-f", "-F", "--field", "--raw-field", "--input", "-q", "--jq"])
+        }
+        "git" => {
+            has(&["rev-parse", "show-ref"]) && has(&["--verify", "-q", "--quiet"])
+                || has(&["--exit-code"]) && has(&["ls-remote"])
+        }
+        "docker" => has(&["inspect"]),
+        "helm" => has(&["status"]),
+        "aws" => has(&["head-object", "head-bucket"]),
+        _ => false,
+    }
 }
 
 /// `[ "$(git rev-parse v1.0.0)" = … ] || die "v1.0.1 is not main"`: the message and the prompt mention another name of
@@ -388,6 +415,9 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
             let mut texts = words.iter().map(|word| word.text.as_str());
             let asks = condition.name() != "systemctl" || texts.any(|word| matches!(word, "is-active" | "is-enabled"));
             return asks.then_some((Asked::There(Subject::Thing), true));
+        }
+        Kind::Command(words) if reads_one(condition.name(), words) => {
+            return Some((Asked::There(Subject::Thing), true));
         }
         Kind::Command(words) if condition.name() == "jq" => {
             let answers = words.iter().any(|word| word.text.starts_with('-') && word.text.contains('e'));

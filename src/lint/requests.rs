@@ -3,8 +3,8 @@
 use super::{TaskView, cluster::whole, facts, foreign::DELETES_FOREIGN_RESOURCE, misspelt::is_slip, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{curl, environment, of_template, shell::Run, value::Value},
-    hir::{Arg, ArgKind, OperationKind, PhaseKind},
+    effects::{self, Round, curl, environment, of_template, shell::Run, value::Value},
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind, Step},
     source::Span,
 };
 
@@ -21,14 +21,28 @@ pub(super) struct Request {
     pub(super) body: String,
     /// The values of the body's fields by which a server may address what the request creates.
     pub(super) keys: Vec<String>,
-    /// The ID of the step.
-    pub(super) id: Option<String>,
+    /// The text with which a hole for an output of its step starts: `{steps.ID.`, or in a loop `{steps.LOOP.outputs.rounds[0].ID.`.
+    pub(super) output: Option<String>,
     pub(super) span: Span,
 }
 
 /// Fields of a request body by which a server may address what the request creates.
-const KEYS: [&str; 12] =
-    ["id", "name", "key", "slug", "uid", "uuid", "username", "login", "code", "sku", "handle", "email"];
+const KEYS: [&str; 14] = [
+    "id",
+    "name",
+    "key",
+    "slug",
+    "uid",
+    "uuid",
+    "identifier",
+    "username",
+    "login",
+    "code",
+    "sku",
+    "handle",
+    "email",
+    "external_id",
+];
 
 impl Request {
     fn of(phase: PhaseKind, method: String, url: &Value, body: String, span: Span) -> Self {
@@ -37,8 +51,20 @@ impl Request {
         if segments.last().is_some_and(|last| *last == Value::default()) {
             segments.pop();
         }
+        // `…/projects.json` is the same collection as `…/projects`.
+        if segments.len() > 1
+            && let Some(last) = segments.last_mut()
+        {
+            let stem = |text: &str| FORMATS.iter().find_map(|format| text.strip_suffix(format)).map(str::to_owned);
+            *last = last.with_end(&stem);
+        }
         let keys = keys(&body);
-        Self { phase, method, segments, body, keys, id: None, span }
+        Self { phase, method, segments, body, keys, output: None, span }
+    }
+
+    /// Whether its step runs once for each value of a list.
+    pub(super) fn is_in_loop(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| output.contains(".rounds["))
     }
 
     /// Whether setup creates something with this request.
@@ -113,6 +139,13 @@ fn name(view: &TaskView<'_>, gone: &Request, all: &[Request]) -> Option<(String,
             texts.iter().flat_map(|text| text.split(part)).filter(|other| is_near(word, other)).map(str::to_owned),
         );
     }
+    // `…/jobs/nightly`, where setup uses `…/jobs/nightly-{random.id}`.
+    near.extend(all.iter().filter(|request| request.makes()).filter_map(|request| {
+        let (last, begin) = request.segments.split_last()?;
+        let shown = last.shown();
+        let rest = shown.strip_prefix(word)?.strip_prefix(['-', '_', '.'])?;
+        (begin == parent && rest.starts_with("{random.")).then_some(shown)
+    }));
     near.sort_unstable();
     near.dedup();
     match near.as_slice() {
@@ -163,43 +196,70 @@ fn is_near(word: &str, other: &str) -> bool {
     word != other && digits(word) == digits(other) && (glued || slips && strsim::osa_distance(word, other) <= limit)
 }
 
-/// All requests of a task's steps and curl commands.
+/// Endings of URLs that select the format of the response.
+const FORMATS: [&str; 2] = [".json", ".xml"];
+
+/// The values of [`KEYS`] in a record, and in the only record in it: `{project: {identifier: eval}}`.
+fn keys_of(record: &Arg<Def>, text: &dyn Fn(&Arg<Def>) -> Option<Value>) -> Vec<String> {
+    let own = |record: &Arg<Def>| -> Vec<String> {
+        let values = KEYS.iter().filter_map(|key| Some(text(record.get(key)?)?.shown()));
+        values.filter(|key| !key.is_empty()).collect()
+    };
+    let mut found = own(record);
+    if found.is_empty()
+        && let ArgKind::Record(fields) = &record.kind
+    {
+        let mut inner = fields.iter().filter(|(_, arg)| matches!(arg.kind, ArgKind::Record(_)));
+        if let (Some((_, only)), None) = (inner.next(), inner.next()) {
+            found = own(only);
+        }
+    }
+    found
+}
+
+/// All requests of a task's steps and curl commands. A request in a loop over a literal list is one for each value.
 pub(super) fn requests(view: &TaskView<'_>) -> Vec<Request> {
     let environment = environment(view.task);
+    let rounds = effects::rounds(view.task, &environment);
     let mut found = Vec::new();
     view.task.walk(&mut |phase, step| {
         if !matches!(step.op.kind, OperationKind::Builtin("http")) {
             return;
         }
-        let text = |arg: &Arg<crate::hir::Def>| match &arg.kind {
-            ArgKind::Text(template) => Some(of_template(template, &environment)),
-            _ => None,
-        };
-        let Some(url) = step.arg("url").and_then(text) else { return };
-        let method =
-            step.arg("method").map_or(Some("GET".to_owned()), |arg| Some(text(arg)?.literal()?.to_uppercase()));
-        let mut body = String::new();
-        if let Some(arg) = step.arg("body") {
-            arg.templates(&mut |template| {
-                body.push_str(&of_template(template, &environment).shown());
-                body.push('\n');
-            });
-        }
-        let span = step.arg("url").map_or(step.key, |url| url.span);
-        let record = step.arg("body").map(|body| body.get("json").unwrap_or(body));
-        let keys: Vec<String> = KEYS
-            .iter()
-            .filter_map(|key| Some(text(record?.get(key)?)?.shown()))
-            .filter(|key| !key.is_empty())
-            .collect();
-        let id = step.id.as_ref().map(|id| id.value.clone());
-        found.extend(method.map(|method| Request { keys, id, ..Request::of(phase, method, &url, body, span) }));
+        let outside = [Round { number: None, variables: environment.clone() }];
+        let rounds = rounds.get(&step.key).map_or(outside.as_slice(), Vec::as_slice);
+        found.extend(rounds.iter().filter_map(|round| of_step(phase, step, round)));
     });
     for script in &view.effects.scripts {
         let runs = script.trace.runs.iter().filter(|run| run.statement.name() == "curl");
         found.extend(runs.filter_map(|run| of_curl(script.view.phase, run)));
     }
     found
+}
+
+/// The request of a step in a round of its loop.
+fn of_step(phase: PhaseKind, step: &Step<Def>, round: &Round) -> Option<Request> {
+    let text = |arg: &Arg<Def>| match &arg.kind {
+        ArgKind::Text(template) => Some(of_template(template, &round.variables)),
+        _ => None,
+    };
+    let url = step.arg("url").and_then(text)?;
+    let method = step.arg("method").map_or(Some("GET".to_owned()), |arg| Some(text(arg)?.literal()?.to_uppercase()))?;
+    let mut body = String::new();
+    if let Some(arg) = step.arg("body") {
+        arg.templates(&mut |template| {
+            body.push_str(&of_template(template, &round.variables).shown());
+            body.push('\n');
+        });
+    }
+    let span = step.arg("url").map_or(step.key, |url| url.span);
+    let record = step.arg("body").map(|body| body.get("json").unwrap_or(body));
+    let keys = record.map(|record| keys_of(record, &text)).unwrap_or_default();
+    let output = step.id.as_ref().map(|id| match &round.number {
+        Some((outer, nth)) => format!("{{steps.{outer}.outputs.rounds[{nth}].{}.", id.value),
+        None => format!("{{steps.{}.", id.value),
+    });
+    Some(Request { keys, output, ..Request::of(phase, method, &url, body, span) })
 }
 
 /// The values of [`KEYS`] in a body that is a JSON object.

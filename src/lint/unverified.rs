@@ -1,8 +1,9 @@
 //! Values that the prompt tells the agent to set, but verify never checks.
 
-use super::{TaskView, already_true, facts, quantity::Quantity, texts};
+use super::{TaskView, UnderView, already_true, facts, quantity::Quantity, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
+    effects::value::Value,
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
     rule,
 };
@@ -12,33 +13,46 @@ rule! {
 }
 
 /// Requires that the prompt tells the agent to set a value (`set the mode to live`, `with 3 replicas`), that the value
-/// appears nowhere else in the task in any form, and that verify decides by itself, without a judge.
-pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+/// appears nowhere else in the task or the assertions of the eval in any form, and that verify decides by itself, without a judge.
+pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
-    if view.task.verify.steps.is_empty() || view.asserted || judged(view) {
+    // An empty model: only findings outside of the task are wanted.
+    let is_modeled = view.effects.prompt != Value::default();
+    if !is_modeled || view.task.verify.steps.is_empty() || judged(view) {
         return;
     }
     let said = texts::written(&prompt.text);
     let mut wanted = wanted(&said);
     wanted.extend(made(&said));
+    wanted.extend(attributes(&said));
+    wanted.extend(published(&said));
     if wanted.is_empty() || has_one_of(&said, &SHOWS) || is_dry(&said) {
         return;
     }
-    let all = facts::elsewhere(view);
-    let mut known = format!("{}\n{}", all.verify, all.rest);
-    view.task.walk(&mut |_, step| {
+    let mut known = facts::elsewhere(view).verify.clone();
+    before_cleanup(view, &mut known);
+    view.task.walk(&mut |phase, step| {
+        if phase == PhaseKind::Cleanup {
+            return;
+        }
         step.args.iter().for_each(|(_, arg)| numbers(arg, &mut known));
         step.expect.iter().for_each(|(_, arg)| numbers(arg, &mut known));
     });
     for script in &view.effects.scripts {
         script.trace.sources.iter().for_each(|content| known.push_str(&content.text));
     }
+    // Assertions may require the value as an argument.
+    if let Some(eval) = view.eval.filter(|_| view.asserted) {
+        known.push_str(view.sources.get(eval.unit.file).text());
+    }
     let known = known.to_lowercase();
     // An amount also counts as part of another format, such as the schedule `15 * * * *` or a pattern.
     let amounts = Quantity::all(&known);
+    let bare_known = bare(&known);
     for value in wanted {
         let lower = value.to_lowercase();
         let stands = known.contains(&lower)
+            || lower.len() > 3 && lower.starts_with(char::is_alphabetic) && bare_known.contains(&bare(&lower))
             || cents(&lower).is_some_and(|cents| texts::has_word(&known, &cents))
             || Quantity::of_value(&lower).is_some_and(|quantity| amounts.iter().any(|(_, other)| other.is(&quantity)));
         if !stands {
@@ -53,6 +67,27 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             return;
         }
     }
+}
+
+/// The letters and digits of a text: `on-failure` is `OnFailure` in another spelling.
+fn bare(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+/// Adds the texts of variables and setup. What only cleanup mentions is not checked.
+fn before_cleanup(view: &TaskView<'_>, known: &mut String) {
+    let mut push = |text: &str| {
+        known.push_str(text);
+        known.push('\n');
+    };
+    view.task.env.iter().for_each(|(_, template)| push(&texts::written(template)));
+    view.task.walk(&mut |phase, step| {
+        if phase == PhaseKind::Setup {
+            step.templates(&mut |template| push(&texts::written(template)));
+        }
+    });
+    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);
+    scripts.for_each(|script| push(&script.content.text));
 }
 
 /// The amount `4.50` in cents.
@@ -122,7 +157,8 @@ fn wanted(said: &str) -> Vec<String> {
             let behind = start + text.len();
             let rest = &said[behind..sentence.end.max(behind)];
             let rest = rest.split([',', ';', ')']).next().unwrap_or_default();
-            if has_one_of(head, &GIVES)
+            let gives = has_one_of(head, &GIVES) || head.to_ascii_lowercase().contains("roll out");
+            if gives
                 && !last_word(clause).is_some_and(|word| AWAY.contains(&word))
                 && !already_true::KEEPS.is_match(clause)
                 && !already_true::KEEPS.is_match(rest)
@@ -135,6 +171,102 @@ fn wanted(said: &str) -> Vec<String> {
     }
     found
 }
+
+/// The exact values of attributes that a prompt gives to what the agent creates: `create … with the restart policy `unless-stopped``.
+fn attributes(said: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for noun in ATTRIBUTES {
+        for (at, _) in said.match_indices(noun) {
+            let Some(behind) = said[at + noun.len()..].strip_prefix([' ', '\n']).map(str::trim_start) else { continue };
+            let Some(quote) = behind.chars().next().filter(|c| matches!(c, '"' | '`')) else { continue };
+            let Some((text, rest)) = behind[1..].split_once(quote).filter(|(text, _)| text.len() <= LONGEST) else {
+                continue;
+            };
+            let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+            let sentence = already_true::sentence(said, at);
+            let head = &said[sentence.start..at];
+            let clause = rest.split([',', ';', '.', '\n']).next().unwrap_or_default();
+            // `a list of all tickets with the status `open``: this selects something.
+            let is_given = has_one_of(head, &MAKES) && !has_one_of(head, &SELECTS);
+            let is_kept = already_true::KEEPS.is_match(head)
+                || already_true::KEEPS.is_match(clause)
+                || already_true::DELETES.is_match(head);
+            if text.len() > 2 && text.chars().all(part) && is_given && !is_kept {
+                found.push(text.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The versions that a prompt tells the agent to publish: `publish the release v1.3.0`.
+fn published(said: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for lead in [" release ", " tag ", " version "] {
+        for (at, _) in said.match_indices(lead) {
+            let text = token(&said[at + lead.len()..]).trim_matches(['`', '"']);
+            let is_version = text.matches('.').count() > 0
+                && text.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit())
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'));
+            let sentence = already_true::sentence(said, at);
+            let head = &said[sentence.start..at];
+            let near: Vec<&str> = words(head).rev().take(3).collect();
+            let is_object = near.iter().position(|word| PUBLISHES.contains(&word.to_lowercase().as_str()));
+            let is_object = is_object.is_some_and(|verb| !near[..verb].iter().any(|word| LEADS.contains(word)));
+            if is_version
+                && is_object
+                && !already_true::KEEPS.is_match(head)
+                && !already_true::DELETES.is_match(&said[at..])
+            {
+                found.push(text.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Nouns before the value of an attribute.
+const ATTRIBUTES: [&str; 16] = [
+    "policy",
+    "mode",
+    "level",
+    "strategy",
+    "priority",
+    "severity",
+    "visibility",
+    "driver",
+    "timezone",
+    "locale",
+    "encoding",
+    "region",
+    "license",
+    "theme",
+    "role",
+    "color",
+];
+/// Verbs that create something that may have attributes.
+const MAKES: [&str; 13] = [
+    "create",
+    "recreate",
+    "configure",
+    "start",
+    "restart",
+    "run",
+    "deploy",
+    "launch",
+    "give",
+    "make",
+    "publish",
+    "set",
+    "provision",
+];
+/// Words of a clause that selects something by its attribute.
+const SELECTS: [&str; 16] = [
+    "all", "every", "each", "any", "which", "whose", "that", "where", "report", "list", "summary", "count", "those",
+    "only", "find", "other",
+];
+/// Verbs that make a version available.
+const PUBLISHES: [&str; 7] = ["publish", "release", "cut", "create", "draft", "tag", "ship"];
 
 /// The names and texts that a prompt tells the agent to add, and the paths to which it should copy or write something:
 /// `add the feature "export"`, `a section that mentions undo`, `copy it to archive/2024/`.
@@ -217,8 +349,10 @@ fn has_one_of(text: &str, known: &[&str]) -> bool {
 }
 
 /// Verbs that set a value.
-const GIVES: [&str; 19] = [
+const GIVES: [&str; 21] = [
     "set",
+    "pin",
+    "rename",
     "change",
     "update",
     "scale",

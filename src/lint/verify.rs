@@ -197,8 +197,14 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
         let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         let words = || answer.split(part).filter(|word| word.len() > 3 || word.bytes().any(|b| b.is_ascii_digit()));
         let is_name = |word: &&str| word.contains(['-', '_']) || word.bytes().any(|b| b.is_ascii_digit());
+        // `tell me which file it was`, and the prompt names the file.
+        let is_file =
+            |word: &&str| word.contains('/') && word.rsplit('/').next().is_some_and(|name| name.contains('.'));
+        let files =
+            || answer.split_whitespace().map(|word| word.trim_matches(['`', '"', '\'', ',', '.'])).filter(is_file);
+        let is_asked = || files().next().is_some() && WHICH_FILE.is_match(&text.0) && files().all(&contains);
         words().count() > 3
-            && words().filter(is_name).count() > 1
+            && (words().filter(is_name).count() > 1 || is_asked())
             && words().all(|word| texts::has_word(&text.0, &text.1(word)))
     };
     for step in &view.task.verify.steps {
@@ -256,6 +262,8 @@ static GREP: Ascii = ascii(r#"\bgrep(?:\s+-{1,2}[\w-]+)*\s+(?:--\s+)?(?:"([^"$`]
 /// `[[ "$ANSWER" == *word* ]]` as a check of its own: in an `if`, the word may be forbidden.
 static PATTERN: Ascii =
     ascii(r#"(?m)^\s*\[\[\s+[^\]!&|]*\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]\s*(?:\|\|[^&]*)?$"#);
+
+static WHICH_FILE: Ascii = ascii(r"(?i)\b(?:which|what) (?:file|path|script|module|one it was)\b");
 
 static CASE: Ascii = ascii(
     r"(?i)\b(?:upper|lower|title|camel|snake|kebab|pascal)[ _-]?cased?\b|\b(?:letter|sentence) case\b|\bcapital(?:s|i[sz]ed?|i[sz]ation| letters?)\b|\bcase[- ]sensitive",
