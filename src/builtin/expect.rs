@@ -398,6 +398,18 @@ pub struct JsonDemands<'e> {
     pub not: Option<&'e NotJson>,
 }
 
+impl JsonDemands<'_> {
+    /// Whether the length is demanded and nothing else.
+    pub fn is_only_length(&self) -> bool {
+        let Self { equals, matches, ty, contains, one_of, length, bounds, sorted, not } = self;
+        let Bounds { at_least, at_most, above, below } = bounds;
+        length.is_some()
+            && [at_least, at_most, above, below].iter().all(|bound| bound.is_none())
+            && (equals.is_none() && matches.is_none() && ty.is_none() && contains.is_none())
+            && (one_of.is_none() && sorted.is_none() && not.is_none())
+    }
+}
+
 /// What must not be true of a JSON value.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
