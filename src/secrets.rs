@@ -133,7 +133,7 @@ const STATES: [&str; 9] =
     ["enabled", "disabled", "required", "optional", "default", "always", "anonymous", "unknown", "unused"];
 
 /// The schemes of an `Authorization` header. In `Bearer ${TOKEN}`, only what follows the scheme is secret.
-const SCHEME_NAMES: [&str; 15] = [
+const SCHEME_NAMES: [&str; 21] = [
     "bearer",
     "basic",
     "digest",
@@ -149,6 +149,12 @@ const SCHEME_NAMES: [&str; 15] = [
     "geniekey",
     "splunk",
     "ssws",
+    "api-token",
+    "apitoken",
+    "oauth2",
+    "pveapitoken",
+    "klaviyo-api-key",
+    "zoho-oauthtoken",
 ];
 
 /// Whether a text is only the name of a scheme, or of a parameter as in `token=${TOKEN}`.
@@ -272,7 +278,7 @@ fn hidden(line: &str) -> Vec<Range<usize>> {
     while let Some(found) = line.get(from..).and_then(|rest| PAIR.captures_at(line, line.len() - rest.len())) {
         let value = found.get(2).or(found.get(3));
         let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), value) else { break };
-        let is_name = value.as_str().strip_prefix('[').is_some_and(is_variable_name);
+        let is_name = value.as_str().strip_prefix('[').is_some_and(is_variable_name) || reads_variable(value.as_str());
         if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) && !is_name {
             values.push(value.range());
             from = whole.end();
@@ -294,6 +300,25 @@ fn is_variable_name(text: &str) -> bool {
     let all = |is: fn(&u8) -> bool| text.bytes().all(|b| is(&b));
     text.contains('_') && all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
         || all(u8::is_ascii_uppercase) && is_secret_name(text)
+}
+
+/// How programs read a variable of their environment.
+const READS: [&str; 8] = [
+    "os.environ",
+    "os.getenv(",
+    "os.Getenv(",
+    "process.env",
+    "System.getenv(",
+    "Deno.env.get(",
+    "import.meta.env",
+    "getenv(",
+];
+
+/// Whether a value is code that reads a variable, and contains nothing else: `process.env.API_KEY`.
+fn reads_variable(value: &str) -> bool {
+    let rest = READS.iter().find_map(|head| value.strip_prefix(head));
+    let part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || "_.[();\\".contains(c);
+    rest.is_some_and(|rest| rest.trim_start_matches(".get").chars().all(part))
 }
 
 /// Finds the passwords in the URLs of a text.
@@ -612,7 +637,7 @@ mod tests {
             ),
             (r#"args: ["--token", "8f14e45fceea167a"]"#, r#"args: ["--token", "****************"]"#),
             ("url: postgres://me:geheim@localhost/x", "url: postgres://me:******@localhost/x"),
-            ("tokens: [8f14e45fceea167a, b]", "tokens: *****************, b]"),
+            ("secrets: [8f14e45fceea167a, b]", "secrets: *****************, b]"),
             ("secrets: [Tr0ub4dor_3]", "secrets: ************]"),
         ] {
             assert_eq!(veil(line), shown);
@@ -624,6 +649,9 @@ mod tests {
             "secrets: [JIRA_TOKEN]",
             "secrets: [S3_TOKEN, GITLAB_TOKEN]",
             "  secrets: [GITHUBTOKEN]",
+            r#"token = os.environ["GITHUB_TOKEN"]"#,
+            r#"run: python3 -c "token = os.environ.get(\"GITHUB_TOKEN\")""#,
+            "const apiKey = process.env.API_KEY;",
             "tokens: {max: 4000}",
             "PASSWORD: changeme",
             "prompt: Find the secret: it is in the file notes.txt",
