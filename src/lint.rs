@@ -604,7 +604,10 @@ pub static RULES: &[Lint] = &[
         found: Found::UnderAndInEval(known_servers::steps, known_servers::tools),
     },
     Lint { rule: &known_servers::OUT_OF_REACH, found: Found::UnderEval(known_servers::roots) },
-    Lint { rule: &known_servers::NEEDED_TOOL_FORBIDDEN, found: Found::UnderEval(known_servers::forbidden) },
+    Lint {
+        rule: &known_servers::NEEDED_TOOL_FORBIDDEN,
+        found: Found::UnderAndInEval(known_servers::forbidden, known_servers::refused),
+    },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
     Lint { rule: &allowed::SOURCE_NOT_ALLOWED, found: Found::InEval(allowed::allowed) },

@@ -132,6 +132,37 @@ pub fn in_arguments<S: AsRef<str>>(args: &[S]) -> Vec<String> {
 const STATES: [&str; 9] =
     ["enabled", "disabled", "required", "optional", "default", "always", "anonymous", "unknown", "unused"];
 
+/// The schemes of an `Authorization` header. In `Bearer ${TOKEN}`, only what follows the scheme is secret.
+const SCHEME_NAMES: [&str; 21] = [
+    "bearer",
+    "basic",
+    "digest",
+    "token",
+    "apikey",
+    "api-key",
+    "negotiate",
+    "oauth",
+    "dpop",
+    "hawk",
+    "bot",
+    "sharedkey",
+    "geniekey",
+    "splunk",
+    "ssws",
+    "api-token",
+    "apitoken",
+    "oauth2",
+    "pveapitoken",
+    "klaviyo-api-key",
+    "zoho-oauthtoken",
+];
+
+/// Whether a text is only the name of a scheme, or of a parameter as in `token=${TOKEN}`.
+fn is_scheme(text: &str) -> bool {
+    let name = text.trim().trim_end_matches(['=', ':']);
+    SCHEME_NAMES.iter().any(|scheme| name.eq_ignore_ascii_case(scheme))
+}
+
 const PLACEHOLDERS: [&str; 14] = [
     "test",
     "dummy",
@@ -247,7 +278,8 @@ fn hidden(line: &str) -> Vec<Range<usize>> {
     while let Some(found) = line.get(from..).and_then(|rest| PAIR.captures_at(line, line.len() - rest.len())) {
         let value = found.get(2).or(found.get(3));
         let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), value) else { break };
-        if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) {
+        let is_name = value.as_str().strip_prefix('[').is_some_and(is_variable_name) || reads_variable(value.as_str());
+        if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) && !is_name {
             values.push(value.range());
             from = whole.end();
         } else {
@@ -261,6 +293,32 @@ fn hidden(line: &str) -> Vec<Range<usize>> {
     }
     values.extend(tokens(line));
     values
+}
+
+/// Whether the first item of a list is the name of a variable, as in `secrets: [JIRA_TOKEN]`.
+fn is_variable_name(text: &str) -> bool {
+    let all = |is: fn(&u8) -> bool| text.bytes().all(|b| is(&b));
+    text.contains('_') && all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
+        || all(u8::is_ascii_uppercase) && is_secret_name(text)
+}
+
+/// How programs read a variable of their environment.
+const READS: [&str; 8] = [
+    "os.environ",
+    "os.getenv(",
+    "os.Getenv(",
+    "process.env",
+    "System.getenv(",
+    "Deno.env.get(",
+    "import.meta.env",
+    "getenv(",
+];
+
+/// Whether a value is code that reads a variable, and contains nothing else: `process.env.API_KEY`.
+fn reads_variable(value: &str) -> bool {
+    let rest = READS.iter().find_map(|head| value.strip_prefix(head));
+    let part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || "_.[();\\".contains(c);
+    rest.is_some_and(|rest| rest.trim_start_matches(".get").chars().all(part))
 }
 
 /// Finds the passwords in the URLs of a text.
@@ -329,7 +387,7 @@ impl Secrets {
         let mut forms = Vec::new();
         for value in values {
             let value: String = value.into();
-            if STATES.contains(&value.trim()) {
+            if STATES.contains(&value.trim()) || is_scheme(&value) {
                 continue;
             }
             forms_of(&value, &mut forms);
@@ -579,6 +637,8 @@ mod tests {
             ),
             (r#"args: ["--token", "8f14e45fceea167a"]"#, r#"args: ["--token", "****************"]"#),
             ("url: postgres://me:geheim@localhost/x", "url: postgres://me:******@localhost/x"),
+            ("secrets: [8f14e45fceea167a, b]", "secrets: *****************, b]"),
+            ("secrets: [Tr0ub4dor_3]", "secrets: ************]"),
         ] {
             assert_eq!(veil(line), shown);
         }
@@ -586,12 +646,28 @@ mod tests {
             "key: app.kubernetes.io/name",
             "TOKEN: ${GITHUB_TOKEN}",
             "apiKey: OPENAI_API_KEY",
+            "secrets: [JIRA_TOKEN]",
+            "secrets: [S3_TOKEN, GITLAB_TOKEN]",
+            "  secrets: [GITHUBTOKEN]",
+            r#"token = os.environ["GITHUB_TOKEN"]"#,
+            r#"run: python3 -c "token = os.environ.get(\"GITHUB_TOKEN\")""#,
+            "const apiKey = process.env.API_KEY;",
             "tokens: {max: 4000}",
             "PASSWORD: changeme",
             "prompt: Find the secret: it is in the file notes.txt",
         ] {
             assert_eq!(veil(line), line);
         }
+    }
+
+    #[test]
+    fn schemes_are_not_secret() {
+        let secrets = Secrets::new(["Bearer ", "Digest", "token=", "GenieKey ", "Bearer 8f14e45fceea167a", "bearers"]);
+        assert_eq!(
+            secrets.mask("Bearer {env.X}, Digest, token=, GenieKey 7"),
+            "Bearer {env.X}, Digest, token=, GenieKey 7"
+        );
+        assert_eq!(secrets.mask("Bearer 8f14e45fceea167a of bearers"), "*** of ***");
     }
 
     #[test]

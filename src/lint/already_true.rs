@@ -1135,7 +1135,8 @@ fn is_ordered(said: &str, verb: &str) -> bool {
         let start = said[whole.start..at].rfind(',').map_or(whole.start, |comma| whole.start + comma);
         let end = said[at..whole.end].find(',').map_or(whole.end, |comma| at + comma);
         let is_word = !said[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '`' | '.'))
-            && said[at + verb.len()..].starts_with([' ', '\n']);
+            && said[at + verb.len()..].starts_with([' ', '\n'])
+            && !texts::in_quoted_phrase(said, at..at + verb.len());
         is_word && !KEEPS.is_match(&said[start..end]) && !NEGATES.is_match(&said[start..end])
     })
 }
@@ -1154,6 +1155,7 @@ pub(super) fn is_asked(said: &str, value: &str) -> bool {
         let end = said[at..sentence.end].find(',').map_or(sentence.end, |comma| at + comma);
         ends && (TO.is_match(before) && CHANGES.is_match(head) || GIVES.is_match(before))
             && !KEEPS.is_match(&said[start..end])
+            && !texts::in_quoted_phrase(said, at..at + value.len())
     })
 }
 
@@ -1163,6 +1165,10 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     said.match_indices(name).any(|(at, _)| {
         if said[..at].ends_with(part) || said[at + name.len()..].starts_with(part) || !speaks(&said[..at]) {
+            return false;
+        }
+        // `Merge "Add retry to client"` does not ask to add anything.
+        if texts::in_quoted_phrase(said, at..at + name.len()) {
             return false;
         }
         let sentence = sentence(said, at);
@@ -1253,6 +1259,12 @@ mod tests {
         assert!(is_asked("Set the mode to `live`. Leave the queue as it is.", "live"));
         assert!(is_asked("Scale it to 3 replicas and expose it", "3") && !is_asked("Scale it to 30 replicas", "3"));
         assert!(is_object("Create a role binding `web` in demo", "web", &MAKES, &|_| true));
+        assert!(is_object("Create the branch \"retry\" of \"the client\"", "retry", &MAKES, &|_| true));
+        assert!(!is_object("Merge \"Add retry to client\" (squash)", "retry", &MAKES, &|_| true));
+        assert!(!is_object("Merge “Add retry”", "retry", &MAKES, &|_| true));
+        assert!(!is_object("Merge 'Add retry to Ann's client'", "retry", &MAKES, &|_| true));
+        assert!(is_object("In the users' list, don't stop: create the branch retry", "retry", &MAKES, &|_| true));
+        assert!(!is_asked("Close the issue \"Set the mode to live again\"", "live"));
         assert!(!is_object("In the namespace demo, create a service for web", "web", &MAKES, &|_| true));
         assert!(!is_object("create a pod in demo", "demo", &MAKES, &|_| true));
     }

@@ -13,7 +13,7 @@ use crate::{
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{ArgKind, Def, OperationKind, PhaseKind, Step},
+    hir::{ArgKind, Def, Dialect, OperationKind, PhaseKind, Step},
     rule,
     source::Span,
 };
@@ -238,18 +238,53 @@ fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
                         made == parent || made == url
                     })
             });
-            if !accepts && !made && !url.contains("{steps.") && model.sees(PhaseKind::Setup) {
-                out.push(
-                    Diagnostic::new(
-                        &CLEANUP_NEEDS_IGNORE_NOT_FOUND,
-                        status,
-                        "this fails if the agent has created nothing",
-                    )
-                    .help("cleanup also runs if the agent fails: accept the status 404 as well"),
-                );
+            if !accepts
+                && !made
+                && !url.contains("{steps.")
+                && model.sees(PhaseKind::Setup)
+                && !named_in_setup(view, step, &url)
+            {
+                let help = match view.task.dialect {
+                    Dialect::Steps => "cleanup also runs if the agent fails: remove `status`, so that 404 is accepted",
+                    _ => "cleanup also runs if the agent fails: accept the status 404 as well",
+                };
+                let message = "this fails if the agent has created nothing";
+                out.push(Diagnostic::new(&CLEANUP_NEEDS_IGNORE_NOT_FOUND, status, message).help(help));
             }
         });
     });
+}
+
+/// Whether setup names what a request deletes: in the body of another request, or in a script. Setup then creates it
+/// under this name, and not the agent.
+fn named_in_setup(view: &TaskView<'_>, step: &Step<Def>, url: &str) -> bool {
+    let written = step.arg("url").and_then(texts::script_text).unwrap_or_default();
+    let (Some(shown), Some(written)) = (last_segment(url), last_segment(&written)) else { return false };
+    let mut named = false;
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let method = step.arg("method").and_then(|method| method.as_literal()).unwrap_or("GET");
+            let removes = step.op.name.to_ascii_lowercase().contains("delete");
+            let sends = !matches!(method.to_ascii_uppercase().as_str(), "GET" | "HEAD" | "DELETE");
+            if !removes && (sends || !matches!(step.op.kind, OperationKind::Builtin("http"))) {
+                step.templates(&mut |template| named |= whole(&texts::written(template), written));
+            }
+        });
+    });
+    let scripts = view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup);
+    let runs = scripts.flat_map(|script| &script.trace.runs);
+    named
+        || runs
+            .filter(|run| !run.words.iter().any(|word| word.shown().to_ascii_lowercase().contains("delete")))
+            .any(|run| run.words.iter().chain(&run.input).any(|word| whole(&word.shown(), shown)))
+}
+
+/// Returns the last segment of a URL's path, without the format: `eval` in `…/projects/eval.json?force=1`.
+fn last_segment(url: &str) -> Option<&str> {
+    let path = url.split('?').next()?.trim_end_matches('/');
+    let last = path.rsplit('/').next()?;
+    let last = [".json", ".xml", ".yaml"].iter().find_map(|format| last.strip_suffix(format)).unwrap_or(last);
+    (!last.is_empty()).then_some(last)
 }
 
 /// Cleanup also runs if setup failed early. There is then nothing to delete: deletion fails (author mistake 11).

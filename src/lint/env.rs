@@ -6,7 +6,7 @@ use super::{
     EvalView, Selecting, TaskView, UnderView, facts,
     odd_word::is_slip,
     script::{Form, ScriptView},
-    texts,
+    secret, texts,
 };
 use crate::{
     bash::program::Statement,
@@ -176,10 +176,14 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     texts::holes(view.task, &mut |_, hole| {
         let Target::ProcessEnv(name) = &hole.reference.target else { return };
         read.push((name, hole.span));
-        // A secret can only come from the environment and has no default. In a prompt, it is reported.
+        // A secret can only come from the environment and has no default. In a prompt, it is reported: by
+        // `secret-in-clear` if the prompt must not contain it.
         let is_secret = is_secret_name(name) || given.contains(&hole.span);
         let is_told = || prompt.is_some_and(|prompt| prompt.text.holes().any(|told| told.span == hole.span));
-        if hole.has_default() || COMMON.contains(&name.as_str()) || is_secret && !is_told() {
+        if hole.has_default()
+            || COMMON.contains(&name.as_str())
+            || is_secret && (!is_told() || secret::leaked(view, hole).is_some())
+        {
             return;
         }
         out.push(not_declared(name, &view.task.env, hole.span));

@@ -292,6 +292,81 @@ pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
+/// `toolsUsed: write_file`, although `alwaysAllow` of the server does not list it: the agent is refused the call that
+/// the assertion requires.
+pub fn refused(view: &EvalView<'_>, out: &mut Diagnostics) {
+    if !asks_permission(view) {
+        return;
+    }
+    let permits = |server: &Name, is_it: &dyn Fn(&str) -> bool| {
+        let mut servers = view.unit.mcp.iter().flat_map(|mcp| &mcp.servers);
+        let Some(server) = servers.find(|known| known.name.value == server.value) else { return true };
+        let all = server.disabled || server.always_allow.is_empty() || server.enable_all_tools.is_some_and(|e| e.value);
+        // A pattern, or a name with the prefix of a client, is reported by itself.
+        let unclear = |name: &str| name.contains('*') || name.contains("__");
+        all || server.always_allow.iter().any(|tool| unclear(&tool.value) || is_it(&tool.value))
+    };
+    let named = |server: &Name, name: &Name| permits(server, &|tool| tool == name.value);
+    let matched = |matcher: &CallMatcher| match (&matcher.name, &matcher.pattern) {
+        (Some(name), _) => named(&matcher.server, name),
+        (None, Some(pattern)) => regex::Regex::new(&pattern.value)
+            .map_or(true, |pattern| permits(&matcher.server, &|tool| pattern.is_match(tool))),
+        (None, None) => true,
+    };
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    let mut tell = |server: &'_ Name, tool: &'_ Name| {
+        let servers = view.unit.mcp.iter().flat_map(|mcp| &mcp.servers);
+        let list = servers.filter(|known| known.name.value == server.value).flat_map(|known| &known.always_allow);
+        let list: Vec<&Name> = list.collect();
+        let (Some(first), Some(last)) = (list.first(), list.last()) else { return };
+        let message = format!("this assertion requires `{}`, which the agent is not permitted to call", tool.value);
+        out.push(
+            Diagnostic::new(&NEEDED_TOOL_FORBIDDEN, tool.span, message)
+                .label(first.span.to(last.span), format!("the permitted tools of `{}`", server.value))
+                .help("add the tool to `alwaysAllow`, or change the assertion"),
+        );
+    };
+    let sets = view.eval.task_sets.iter().filter_map(|set| set.assertions.as_ref());
+    for item in sets.flat_map(|set| &set.items) {
+        let lacking: Vec<(&Name, &Name)> = match &item.kind {
+            AssertionKind::AllUsed(CallKind::Tool, list) => {
+                let lacking = list.iter().filter(|matcher| !matched(matcher));
+                lacking.filter_map(|m| Some((&m.server, m.name.as_ref().or(m.pattern.as_ref())?))).collect()
+            }
+            // One of them is enough.
+            AssertionKind::AnyUsed(CallKind::Tool, list) if !list.iter().any(matched) => {
+                list.iter().take(1).filter_map(|m| Some((&m.server, m.name.as_ref().or(m.pattern.as_ref())?))).collect()
+            }
+            AssertionKind::CallOrder(calls) => {
+                let tools = calls.iter().filter(|call| call.kind == CallKind::Tool);
+                tools.filter(|call| !named(&call.server, &call.name)).map(|call| (&call.server, &call.name)).collect()
+            }
+            _ => continue,
+        };
+        for (server, tool) in lacking {
+            let pair = (server.value.as_str(), tool.value.as_str());
+            if !told.contains(&pair) {
+                told.push(pair);
+                tell(server, tool);
+            }
+        }
+    }
+}
+
+/// Whether the agent of an eval calls only the tools that the MCP config permits.
+fn asks_permission(view: &EvalView<'_>) -> bool {
+    let model = |kind: &str| kind.ends_with("claude-code") || kind.ends_with("llm-agent") || kind.contains("openai-");
+    let Some(agent) = &view.eval.agent else { return false };
+    if agent.kind.value != "file" {
+        return model(&agent.kind.value);
+    }
+    let Some(file) = &view.unit.agent else { return false };
+    let line = file.commands.as_ref().and_then(|commands| commands.run_prompt.as_ref());
+    file.acp.is_some()
+        || file.builtin.as_ref().and_then(|own| own.kind.as_ref()).is_some_and(|kind| model(&kind.value))
+        || line.is_some_and(|line| line.value.contains(".AllowedToolArgs"))
+}
+
 /// What verify expects and setup does not create, if the only server can create it only with forbidden tools. `tool` is
 /// a name or a pattern.
 fn only_writer(view: &UnderView<'_, '_>, eval: Selecting<'_>, matcher: &CallMatcher, tool: &str) -> Option<String> {

@@ -4,6 +4,7 @@ use super::{
     TaskView, already_true,
     released::RESOURCE_NOT_RELEASED,
     requests::{self, Request},
+    texts,
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -55,14 +56,14 @@ fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
                 || !given.starts_with(own) && given.contains(&key)
         };
         let deletes = |request: &&Request| request.method == "DELETE" && request.phase != PhaseKind::Setup;
-        if all.iter().filter(deletes).any(is_at) || is_gone(view, post, &key) {
+        if all.iter().filter(deletes).any(is_at) || is_gone(view, post, &key) || is_inside(view, post, &all) {
             continue;
         }
         let url: Vec<String> = post.segments.iter().chain([&key]).map(Value::shown).collect();
         let mut finding = Diagnostic::new(
             &RESOURCE_NOT_RELEASED,
             post.span,
-            format!("the resource `{}`, which this request creates, is never deleted", url.join("/")),
+            format!("the resource `{}`, which this request creates, is never deleted", brief(&url.join("/"))),
         )
         .help("send a `DELETE` request to this address in cleanup");
         let other = cleanup().filter(deletes).find(|request| request.segments.starts_with(&post.segments));
@@ -122,6 +123,71 @@ fn as_in_other_round(post: &Request, all: &[Request]) -> Option<Value> {
     under
         .filter(|other| other.segments.starts_with(&post.segments))
         .find_map(|other| of_round(other.segments.get(post.segments.len())?))
+}
+
+/// Things that are deleted together with what is in them.
+const CONTAINERS: [&str; 26] = [
+    "account",
+    "album",
+    "board",
+    "calendar",
+    "channel",
+    "collection",
+    "conversation",
+    "database",
+    "folder",
+    "group",
+    "list",
+    "namespace",
+    "notebook",
+    "org",
+    "organization",
+    "parent",
+    "playlist",
+    "project",
+    "repo",
+    "repository",
+    "room",
+    "site",
+    "space",
+    "team",
+    "tenant",
+    "workspace",
+];
+
+/// `POST …/posts` with `channel_id: {steps.channel.outputs.id}`, if cleanup deletes `…/channels/{steps.channel.outputs.id}`.
+fn is_inside(view: &TaskView<'_>, post: &Request, all: &[Request]) -> bool {
+    let deleted = all.iter().filter(|request| request.phase == PhaseKind::Cleanup && request.method == "DELETE");
+    let deleted: Vec<String> = deleted.flat_map(|request| request.segments.iter().map(Value::shown)).collect();
+    let mut inside = false;
+    view.task.walk(&mut |_, step| {
+        if step.arg("url").is_some_and(|url| url.span == post.span) {
+            inside |= step.arg("body").is_some_and(|body| names_container(body, &deleted));
+        }
+    });
+    inside
+}
+
+/// Whether a field for a container has one of these values, which are filled in from outputs.
+fn names_container(arg: &Arg<Def>, deleted: &[String]) -> bool {
+    match &arg.kind {
+        ArgKind::Record(fields) => fields.iter().any(|(key, arg)| {
+            let key = key.value.to_ascii_lowercase();
+            let key = key.strip_suffix("id").map_or(key.as_str(), |key| key.trim_end_matches('_'));
+            let is_output = |text: String| text.starts_with("{steps.") && deleted.contains(&text);
+            let own = CONTAINERS.contains(&key) && texts::script_text(arg).is_some_and(is_output);
+            own || names_container(arg, deleted)
+        }),
+        ArgKind::List(items) => items.iter().any(|arg| names_container(arg, deleted)),
+        _ => false,
+    }
+}
+
+/// A URL without the defaults of its holes.
+fn brief(url: &str) -> String {
+    let mut parts = url.split(" | default(");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |url, part| url + part.find(")}").map_or("", |end| &part[end + 1..]))
 }
 
 /// Whether verify expects that the agent has deleted the object.

@@ -3,19 +3,26 @@
 //! The value is never shown. Under a secret name, any value that looks like a secret is reported; in other texts, only
 //! passwords in URLs and strings in the format of a token.
 
-use super::{EvalView, TaskView, script::Form};
+use super::{
+    EvalView, TaskView,
+    script::Form,
+    texts::{self, sentence},
+};
 use crate::{
+    ascii::{Ascii, ascii},
     decode::SECRET_IN_CLEAR,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Arg, ArgKind, Def, Expand, Name, Part, Template, Transport},
+    hir::{Arg, ArgKind, Def, Expand, Hole, Name, Part, Target, Task, Template, Transport},
     secrets::{is_secret_name, looks_drawn, looks_secret, password, tokens},
     source::Span,
+    template::{Path, SegmentKind},
 };
 
 const FROM_ENVIRONMENT: &str = "read it from the environment";
 
-/// Checks the MCP config, the eval and its agent files.
+/// Checks the MCP config, the eval and its agent files, and the prompts for the secrets that the eval lists.
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
+    listed(view, out);
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
         let pairs = match &server.transport {
             Transport::Stdio { args, env, .. } => {
@@ -50,8 +57,9 @@ pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Checks the variables, arguments and scripts of a task.
+/// Checks the prompt, the variables, arguments and scripts of a task.
 pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
+    in_prompt(view, out);
     view.task.env.iter().for_each(|(name, value)| given(name, value, out));
     view.task.walk(&mut |_, step| {
         for (key, arg) in &step.args {
@@ -80,6 +88,100 @@ pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
             });
         }
     }
+}
+
+/// A prompt with the value of a secret variable: the agent, the provider of its model and its transcript receive it.
+fn in_prompt(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for hole in view.task.prompt.iter().flat_map(|prompt| prompt.text.holes()) {
+        if let Some(name) = leaked(view, hole) {
+            out.push(shown(hole.span, name));
+        }
+    }
+}
+
+/// The secret variable whose value a hole of the prompt contains, unless the agent is to log in with it.
+pub(super) fn leaked<'t>(view: &TaskView<'t>, hole: &'t Hole<Def>) -> Option<&'t str> {
+    let prompt = view.task.prompt.as_ref().filter(|_| !hole.has_default())?;
+    let name = read(view.task, &hole.reference.target)?;
+    let is_secret = is_credential(name) || is_secret_name(name) && is_sent(view.task, name);
+    let said = texts::written(&prompt.text);
+    let logs_in = || said.match_indices(&hole.text).any(|(at, _)| LOGS_IN.is_match(&said[sentence(&said, at)]));
+    (is_secret && !logs_in()).then_some(name)
+}
+
+/// Names of variables that `secrets` of the eval lists, in the prompts of its tasks.
+fn listed(view: &EvalView<'_>, out: &mut Diagnostics) {
+    if view.eval.secrets.is_empty() {
+        return;
+    }
+    let name_of = |hole: &Hole<Path>| match hole.reference.segments.first().map(|segment| &segment.kind) {
+        Some(SegmentKind::Name(name)) if hole.reference.root.text == "env" && !hole.has_default() => Some(name.clone()),
+        _ => None,
+    };
+    for task in view.tasks.iter().filter_map(|unit| unit.task.as_ref()) {
+        for hole in task.prompt.iter().flat_map(|prompt| prompt.text.holes()) {
+            let Some(name) = name_of(hole) else { continue };
+            let own = task.env.iter().find(|(known, _)| known.value == name);
+            let name = own.map_or(Some(name), |(_, value)| value.holes().find_map(name_of));
+            let secret = name.and_then(|name| view.eval.secrets.iter().find(|secret| secret.value == name));
+            if let Some(secret) = secret.filter(|secret| !is_credential(&secret.value)) {
+                out.push(shown(hole.span, &secret.value).label(secret.span, "it is declared as a secret here"));
+            }
+        }
+    }
+}
+
+fn shown(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::new(&SECRET_IN_CLEAR, span, format!("the prompt contains the secret `{name}`"))
+        .here("the agent and the provider of its model receive its value")
+        .help("configure it in the MCP config, under `env` or `headers` of the server that needs it")
+}
+
+/// The variable of gevals' environment that a hole reads, directly or through `spec.env`.
+fn read<'t>(task: &'t Task<Def>, target: &'t Target) -> Option<&'t str> {
+    match target {
+        Target::ProcessEnv(name) => Some(name),
+        Target::TaskEnv(name) => {
+            let (_, value) = task.env.iter().find(|(known, _)| known.value == *name)?;
+            value.holes().filter(|hole| !hole.has_default()).find_map(|hole| match &hole.reference.target {
+                Target::ProcessEnv(name) => Some(name.as_str()),
+                _ => None,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Whether a name is that of a credential, and not of a key as in `PROJECT_KEY` or of something made for a test.
+pub(super) fn is_credential(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let parts: Vec<&str> = upper.split('_').collect();
+    let before = parts.len().checked_sub(2).map_or("", |at| parts[at]);
+    let is_one = match parts.last() {
+        Some(&"KEY") => matches!(before, "API" | "ACCESS" | "SECRET" | "PRIVATE" | "AUTH" | "SIGNING" | "ENCRYPTION"),
+        Some(last) => CREDENTIALS.iter().any(|end| last.ends_with(end)),
+        None => false,
+    };
+    is_one && is_secret_name(name) && !parts.iter().any(|part| FOR_TESTS.contains(part))
+}
+
+const CREDENTIALS: [&str; 7] = ["TOKEN", "PASSWORD", "PASSWD", "SECRET", "PASSPHRASE", "APIKEY", "CREDENTIALS"];
+const FOR_TESTS: [&str; 10] =
+    ["TEST", "DEMO", "DUMMY", "FAKE", "EXAMPLE", "SAMPLE", "EVAL", "FIXTURE", "PUBLIC", "PAGE"];
+static LOGS_IN: Ascii = ascii(r"(?i)(?-u:\b)(?:log|logs|logged|sign|signs|signed)[ -]?(?:in|on)(?-u:\b)|(?-u:\b)login");
+
+/// Whether a request of the task sends a variable in a secret header, so that it is a credential.
+fn is_sent(task: &Task<Def>, name: &str) -> bool {
+    let mut sent = false;
+    task.walk(&mut |_, step| {
+        let Some(ArgKind::Record(headers)) = step.arg("headers").map(|arg| &arg.kind) else { return };
+        for (_, value) in headers.iter().filter(|(header, _)| is_secret_name(&header.value)) {
+            value.templates(&mut |template| {
+                sent |= template.holes().any(|hole| read(task, &hole.reference.target) == Some(name));
+            });
+        }
+    });
+    sent
 }
 
 fn named(span: Span, name: &str) -> Diagnostic {

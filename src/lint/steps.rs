@@ -321,9 +321,11 @@ pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     view.task.walk(&mut |phase, step| {
-        // The removal of what an earlier run may have left.
+        // The removal of what an earlier run may have left, or of what the agent may have created.
         let method = step.arg("method").and_then(|method| method.as_literal());
-        if phase == PhaseKind::Setup && method.is_some_and(|method| method.eq_ignore_ascii_case("delete")) {
+        if matches!(phase, PhaseKind::Setup | PhaseKind::Cleanup)
+            && method.is_some_and(|method| method.eq_ignore_ascii_case("delete"))
+        {
             return;
         }
         let stated = step.expect.as_ref().and_then(|(_, e)| e.get("status"));

@@ -86,6 +86,36 @@ pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
     start..end
 }
 
+/// Whether a range is part of a longer quoted text, such as a title: `"Add retry to client"` contains `retry`.
+pub(super) fn in_quoted_phrase(text: &str, range: std::ops::Range<usize>) -> bool {
+    let (before, behind) = (&text[..range.start], &text[range.end..]);
+    let (before, behind) = (&before[before.rfind("\n\n").unwrap_or(0)..], behind.split("\n\n").next().unwrap_or(""));
+    let is_part = |open: usize, end: usize| {
+        let whole = [&before[open..], &text[range.clone()], &behind[..end]].concat();
+        let around = [&before[open..], &behind[..end]].concat();
+        whole.trim().contains(char::is_whitespace) && around.chars().any(char::is_alphanumeric)
+    };
+    let paired = match before.matches('"').count() % 2 {
+        1 => before.rfind('"').zip(behind.find('"')),
+        _ => None,
+    };
+    let curly = || {
+        let open = before.rfind('“').filter(|open| !before[*open..].contains('”'))?;
+        Some((open, behind.find('”')?))
+    };
+    // An apostrophe is between two letters, or ends a word: only one that begins a word opens a quotation.
+    let single = || {
+        let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let (open, _) = before
+            .rmatch_indices('\'')
+            .find(|(at, _)| !(letter(before[..*at].chars().next_back()) && letter(before[at + 1..].chars().next())))?;
+        let opens = !letter(before[..open].chars().next_back()) && letter(before[open + 1..].chars().next());
+        let (end, _) = behind.match_indices('\'').find(|(at, _)| !letter(behind[at + 1..].chars().next()))?;
+        opens.then_some((open, end))
+    };
+    paired.or_else(curly).or_else(single).is_some_and(|(open, end)| is_part(open, end))
+}
+
 /// Whether a name after this text may belong to a resource of a kind: the preceding word does not name another kind.
 pub(super) fn speaks_of(view: &TaskView<'_>, before: &str, kind: &str) -> bool {
     // Short names of kinds are also English words: `is` in `the deployment is web` does not mean an image stream.

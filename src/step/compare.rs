@@ -127,6 +127,7 @@ fn bounds(subject: &str, bounds: &Bounds<'_>, number: Option<&str>, actual: &str
 }
 
 /// Compares values in a JSON document: no match is a failure, several matches are compared as a list.
+/// A list matcher sees the list of the matches if the path may match several, even if it matches only one.
 ///
 /// # Errors
 /// A path or a pattern is invalid.
@@ -141,24 +142,40 @@ pub fn json(subject: &str, expects: &[JsonExpect], document: &Value) -> Result<C
 fn json_value(subject: &str, expect: &JsonExpect, document: &Value) -> Result<Compared, String> {
     let demands = expect.demands();
     let mut found = Compared::default();
-    let Some((subject, value, listed)) = at_path(subject, &expect.path, expect.exists, &demands, document, &mut found)?
-    else {
+    let Some(at) = at_path(subject, &expect.path, expect.exists, &demands, document, &mut found)? else {
         return Ok(found);
     };
-    found.extend(value_demands(&subject, &demands, &value, listed)?);
+    found.extend(value_demands(&at, &demands)?);
+    let (subject, list) = (&at.subject, at.list());
     for (element, all) in [(&expect.all, true), (&expect.any, false)] {
         let Some(element) = element else { continue };
-        let Value::Array(items) = &*value else {
-            found.add(Some(wrong_type(&subject, JsonType::Array, &value)));
+        let Value::Array(items) = list else {
+            found.add(Some(wrong_type(subject, JsonType::Array, list)));
             continue;
         };
-        found.extend(elements(&subject, element, all, items)?);
+        found.extend(elements(subject, element, all, items)?);
     }
     Ok(found)
 }
 
-/// Returns the subject, the value at a path, and whether the value may be compared as a list of one; `None` if there is
-/// nothing more to compare.
+/// What a path selects.
+struct At<'v> {
+    subject: String,
+    /// The only node, or the list of all nodes if there are several.
+    value: Cow<'v, Value>,
+    /// The list of the only node, if the path is one that may select several (RFC 9535, 2.3.5.1).
+    nodes: Option<Value>,
+}
+
+impl At<'_> {
+    /// Returns the value that demands on a list apply to. It depends on the path whether this is the list of the
+    /// nodes, and not on how many nodes there happen to be.
+    fn list(&self) -> &Value {
+        self.nodes.as_ref().unwrap_or(&self.value)
+    }
+}
+
+/// Returns what a path selects; `None` if there is nothing more to compare.
 fn at_path<'v>(
     subject: &str,
     path: &str,
@@ -166,26 +183,27 @@ fn at_path<'v>(
     demands: &JsonDemands<'_>,
     document: &'v Value,
     found: &mut Compared,
-) -> Result<Option<(String, Cow<'v, Value>, bool)>, String> {
+) -> Result<Option<At<'v>>, String> {
     // The check that there is a value.
     found.made += 1;
     let parsed = JsonPath::parse(path).map_err(|e| format!("`{path}` is not a JSON path: {e}"))?;
     let subject = format!("{subject} {path}");
     let matches: Vec<&Value> = parsed.query(document).all();
-    let value = match matches.as_slice() {
+    let singular = is_singular(path);
+    let (value, nodes) = match matches.as_slice() {
         [] if exists == Some(false) => return Ok(None),
         [] => {
             found.differences.push(difference(&subject, &demand(demands), "nothing at this path"));
             return Ok(None);
         }
-        [one] => Cow::Borrowed(*one),
-        many => Cow::Owned(many.iter().copied().cloned().collect()),
+        [one] => (Cow::Borrowed(*one), (!singular).then(|| Value::Array(vec![(*one).clone()]))),
+        many => (Cow::Owned(many.iter().copied().cloned().collect()), None),
     };
     if exists == Some(false) {
         found.differences.push(difference(&subject, "nothing at this path", &compact(&value)));
         return Ok(None);
     }
-    Ok(Some((subject, value, may_match_often(path) && matches.len() == 1)))
+    Ok(Some(At { subject, value, nodes }))
 }
 
 /// Evaluates each element separately; reports the differences of the first element that fails.
@@ -200,8 +218,8 @@ fn elements(subject: &str, expect: &ElementExpect, all: bool, items: &[Value]) -
         let of = format!("{subject}[{index}]");
         let mut found = Compared::default();
         let path = expect.path.as_deref().unwrap_or("$");
-        if let Some((at, value, listed)) = at_path(&of, path, expect.exists, &demands, item, &mut found)? {
-            found.extend(value_demands(&at, &demands, &value, listed)?);
+        if let Some(at) = at_path(&of, path, expect.exists, &demands, item, &mut found)? {
+            found.extend(value_demands(&at, &demands)?);
         }
         match (found.differences.is_empty(), all) {
             (true, false) => return Ok(found),
@@ -221,15 +239,15 @@ fn elements(subject: &str, expect: &ElementExpect, all: bool, items: &[Value]) -
     })
 }
 
-/// `listed`: a path that may match several values returns a list, so a single match is also compared as a list of one.
-fn value_demands(subject: &str, demands: &JsonDemands<'_>, value: &Value, listed: bool) -> Result<Compared, String> {
+/// Compares a value. `length` and `sorted` apply to the list of the nodes; other demands also accept a single node.
+fn value_demands(at: &At<'_>, demands: &JsonDemands<'_>) -> Result<Compared, String> {
+    let (subject, value, list) = (at.subject.as_str(), &*at.value, at.list());
     let mut found = Compared::default();
     let differs = |expected: &str| difference(subject, expected, &compact(value));
+    let has = |part: &Value| contains(value, part) || at.nodes.as_ref().is_some_and(|nodes| contains(nodes, part));
     if let Some(expected) = demands.equals {
-        let of_one =
-            listed && expected.as_array().is_some_and(|items| items.len() == 1 && same_value(&items[0], value));
-        let differs = !of_one && !same_value(expected, value);
-        found.add(differs.then(|| unequal(subject, &compact(expected), &compact(value))));
+        let same = same_value(expected, value) || at.nodes.as_ref().is_some_and(|nodes| same_value(expected, nodes));
+        found.add((!same).then(|| unequal(subject, &compact(expected), &compact(value))));
     }
     if let Some(ty) = demands.ty {
         found.add((ty != JsonType::of(value)).then(|| wrong_type(subject, ty, value)));
@@ -238,14 +256,14 @@ fn value_demands(subject: &str, demands: &JsonDemands<'_>, value: &Value, listed
         found.add(value_matches(subject, text, value)?);
     }
     if let Some(part) = demands.contains {
-        found.add((!contains(value, part)).then(|| differs(&format!("contains {}", compact(part)))));
+        found.add((!has(part)).then(|| differs(&format!("contains {}", compact(part)))));
     }
     if let Some(values) = demands.one_of {
         let is_one = values.iter().any(|one| same_value(one, value));
         found.add((!is_one).then(|| differs(&one_of(values.iter().map(compact)))));
     }
     if let Some(count) = demands.length {
-        match length(value) {
+        match length(list) {
             Some(n) => {
                 let difference = || difference(&format!("length of {subject}"), &count.describe(), &n.to_string());
                 found.add((!count.admits(n as u64)).then(difference));
@@ -256,14 +274,14 @@ fn value_demands(subject: &str, demands: &JsonDemands<'_>, value: &Value, listed
     let number = value.as_number().map(ToString::to_string);
     bounds(subject, &demands.bounds, number.as_deref(), &compact(value), &mut found);
     if let Some(order) = demands.sorted {
-        found.add((!is_sorted(value, order)).then(|| differs(&format!("a list in {} order", order.name()))));
+        found.add((!is_sorted(list, order)).then(|| differs(&format!("a list in {} order", order.name()))));
     }
     if let Some(not) = demands.not {
         if let Some(other) = &not.equals {
             found.add(same_value(other, value).then(|| differs(&format!("not {}", compact(other)))));
         }
         if let Some(part) = &not.contains {
-            found.add(contains(value, part).then(|| differs(&format!("does not contain {}", compact(part)))));
+            found.add(has(part).then(|| differs(&format!("does not contain {}", compact(part)))));
         }
         if let Some(text) = &not.matches {
             let matched = value_matches(subject, text, value)?.is_none();
@@ -319,12 +337,27 @@ fn demand(demands: &JsonDemands<'_>) -> String {
         JsonDemands { ty: Some(ty), .. } => format!("type {}", ty.name()),
         JsonDemands { contains: Some(part), .. } => format!("contains {}", compact(part)),
         JsonDemands { one_of: Some(values), .. } => one_of(values.iter().map(compact)),
+        JsonDemands { length: Some(count), .. } => format!("length {}", count.describe()),
         _ => "a value".to_owned(),
     }
 }
 
-fn may_match_often(path: &str) -> bool {
-    path.contains(['*', '?', ':', ',']) || path.contains("..")
+/// Whether a path selects at most one node whatever the document (RFC 9535, 2.3.5.1): it consists of names and indices.
+fn is_singular(path: &str) -> bool {
+    let mut quote = None;
+    let mut chars = path.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '*' | '?' | ':' | ',') => return false,
+            (None, '.') if chars.peek() == Some(&'.') => return false,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// Compares fields as in the steps dialect (§6.1 of the upstream behaviour): paths are dotted, and values are compared
