@@ -17,6 +17,7 @@ struct Fields {
     objects: BTreeMap<String, FxHashSet<String>>,
     shapes: BTreeMap<String, BTreeMap<String, (String, String)>>,
     groups: BTreeMap<String, String>,
+    omitted: BTreeMap<String, Vec<String>>,
 }
 
 static FIELDS: LazyLock<Fields> =
@@ -63,6 +64,11 @@ pub fn of_option(program: &str, option: &str) -> Option<&'static str> {
 /// Whether a field printed by a program is a list of objects.
 pub fn has_objects(program: &str, field: &str) -> bool {
     FIELDS.objects.get(system(program)).is_some_and(|known| known.contains(field))
+}
+
+/// Whether a field of this kind of Kubernetes is omitted if it is 0.
+pub fn is_omitted(kind: &str, path: &str) -> bool {
+    FIELDS.omitted.get(kind).is_some_and(|paths| paths.iter().any(|known| known == path))
 }
 
 /// The pattern of all values of a field that an operation of a program prints (`helm status`), and a description.

@@ -53,9 +53,11 @@ pub fn impossible(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     for followed in verify(view) {
         selected(followed, &mut found);
+        phases(followed, &mut found);
         published(view, followed, &mut found);
     }
     schedules(view, &wanted, &mut found);
+    omitted(view, &mut found);
     let mut told: Vec<Span> = out.iter().map(|known| known.span).collect();
     for (span, message, help) in found {
         if !told.iter().any(|known| known.contains(span) || span.contains(*known)) {
@@ -283,7 +285,10 @@ fn fits(pattern: &str, text: &str) -> bool {
 /// `stat -c %a` compared with `0600`, `.status` of `helm list` with `DEPLOYED`.
 fn shaped(wanted: &Wanted<'_>) -> Option<Fault> {
     let (path, all) = path(&wanted.runs)?;
-    let (field, pattern, what) = shape(&sources(&wanted.runs), &path).filter(|_| !all)?;
+    let kind = wanted.runs.first().filter(|run| run.statement.tool() == "kubectl").and_then(|run| kind_of(run));
+    let mut sources = sources(&wanted.runs);
+    sources.extend(kind.map(str::to_owned));
+    let (field, pattern, what) = shape(&sources, &path).filter(|_| !all)?;
     (!fits(pattern, &wanted.text))
         .then(|| (wanted.span, format!("`{field}` is never `{}`", wanted.text), format!("it is {what}")))
 }
@@ -341,15 +346,60 @@ fn object(wanted: &Wanted<'_>) -> Option<Fault> {
 fn of_secret(wanted: &Wanted<'_>) -> Option<Fault> {
     let (path, _) = path(&wanted.runs)?;
     let first = wanted.runs.first().filter(|run| run.statement.tool() == "kubectl" && path.starts_with("data."))?;
-    let words = words(first);
-    let mut operands = tools::operands("kubectl", words.get(1..)?).copied();
-    let kind = operands.next().filter(|verb| *verb == "get").and_then(|_| operands.next())?;
-    let kind = tools::tool("kubectl")?.kind(kind.split('/').next()?)?.0;
+    let kind = kind_of(first)?;
     let decoded = || base64::engine::general_purpose::STANDARD.decode(&wanted.text).ok().map(String::from_utf8);
     (kind == "secret" && !wanted.text.is_empty() && !matches!(decoded(), Some(Ok(_)))).then(|| {
         let message = format!("the data of a secret is encoded in base64, never `{}`", wanted.text);
         (wanted.span, message, "decode it first: `… | base64 -d`".to_owned())
     })
+}
+
+/// The kind that `kubectl get` reads.
+fn kind_of(run: &Run<'_>) -> Option<&'static str> {
+    let words = words(run);
+    let mut operands = tools::operands("kubectl", words.get(1..)?).copied();
+    let kind = operands.next().filter(|verb| *verb == "get").and_then(|_| operands.next())?;
+    Some(tools::tool("kubectl")?.kind(kind.split('/').next()?)?.0)
+}
+
+/// `.status.availableReplicas` of a deployment compared with the text `0`: the field is omitted then.
+fn omitted(view: &TaskView<'_>, found: &mut Vec<Fault>) {
+    for question in view.asked() {
+        let Demand::Compared { operator, with } = &question.demand else { continue };
+        // A default takes the place of the missing number.
+        let defaults = [":-0", ":=0", "// 0"].iter().any(|default| question.content.text.contains(default));
+        if with != "0" || !matches!(operator.as_str(), "=" | "==" | "!=") || defaults {
+            continue;
+        }
+        let field = || {
+            let kind = kind_of(question.runs.first().filter(|run| run.statement.tool() == "kubectl")?)?;
+            let (path, all) = path(&question.runs)?;
+            let path = path.strip_prefix("items.").unwrap_or(&path);
+            (!all && fields::is_omitted(kind, path)).then(|| path.rsplit('.').next().unwrap_or(path).to_owned())
+        };
+        if let Some(field) = field() {
+            let message = format!("`{field}` is omitted if it is 0: the output is empty, never `0`");
+            found.push((question.span, message, "compare with a default: `[ \"${n:-0}\" = 0 ]`".to_owned()));
+        }
+    }
+}
+
+/// `--field-selector=status.phase=Error`: a phase that pods never have.
+fn phases(followed: &Followed<'_>, found: &mut Vec<Fault>) {
+    for run in followed.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+        let words = words(run);
+        let Some(selector) = asked::value_of(&words, "--field-selector", "--field-selector") else { continue };
+        let Some(kind) = kind_of(run) else { continue };
+        for part in selector.split(',') {
+            let Some((path, value)) = part.split_once('=') else { continue };
+            let (path, value) = (path.trim_end_matches('!'), value.trim_start_matches('='));
+            if let Some((field, pattern, what)) = shape(&[kind.to_owned()], path)
+                && !fits(pattern, value)
+            {
+                found.push((place(run, part), format!("`{field}` is never `{value}`"), format!("it is {what}")));
+            }
+        }
+    }
 }
 
 /// `docker port web 80 | grep -qx 8080`: an address and a port are printed.

@@ -16,7 +16,7 @@ use crate::{
     effects::{
         asked::{self, Demand, Form},
         shell::Run,
-        value::Value,
+        value::{Piece, Value},
     },
     hir::{Def, OperationKind, PhaseKind, Step},
     kubernetes::operation::is_known_group,
@@ -561,7 +561,10 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
             if run.statement.tool() != "kubectl" {
                 continue;
             }
-            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            // Of `pipelinerun/$RUN`, the kind is known.
+            let known = |word: &'_ Value| word.literal().map_or_else(|| kind_of(word), str::to_owned);
+            let texts: Vec<String> = run.words.iter().map(known).collect();
+            let words: Vec<&str> = texts.iter().map(String::as_str).collect();
             let span = |text: &str| {
                 let word = run.statement.words().iter().find(|word| word.text.contains(text));
                 run.content.span(word.map_or_else(|| run.statement.range.clone(), |word| word.range.clone()))
@@ -663,6 +666,16 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
     });
     // An unknown field may be new.
     named.into_iter().for_each(|fault| out.push(finding(fault, "field").strength(Strength::Warning)));
+}
+
+/// The kind in `KIND/$NAME`, with its slash; empty if that is not the form of a word.
+fn kind_of(word: &Value) -> String {
+    let kind = match word.pieces().first() {
+        Some(Piece::Text(text)) => text.split_once('/').map(|(kind, _)| kind),
+        _ => None,
+    };
+    let plain = |kind: &&str| !kind.is_empty() && kind.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.');
+    kind.filter(plain).map(|kind| format!("{kind}/")).unwrap_or_default()
 }
 
 /// The problem with a condition.

@@ -39,6 +39,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             for refusal in refusals(s, content, &failing) {
                 let found = contradiction(&refusal, content)
                     .or_else(|| of_another(view, &refusal, content))
+                    .or_else(|| other_value(view, &refusal, content))
                     .or_else(|| fixed(view, &refusal, content));
                 let Some(message) = found else { continue };
                 let span = content.span(refusal.condition.range.clone());
@@ -132,6 +133,8 @@ enum Asked {
     Stands(String, f64),
     /// Whether something exists.
     There(Subject),
+    /// Whether something is allowed.
+    May,
 }
 
 /// What is looked for.
@@ -186,6 +189,18 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
                 ));
             }
             bound_and_message(operator.as_str(), truth, refusal, content)
+        }
+        Asked::May => {
+            let (lacks, forbids) = (has_one(&refusal.first, &LACKS_RIGHT), has_one(&refusal.first, &HAS_RIGHT));
+            match (truth, lacks, forbids) {
+                (false, false, true) => Some(
+                    "this fails if the permission is missing, but its message says that it must be missing".to_owned(),
+                ),
+                (true, true, false) => {
+                    Some("this fails if the permission is given, but its message says that it is missing".to_owned())
+                }
+                _ => None,
+            }
         }
         Asked::There(subject) => {
             let (lacks, stays) = (has_one(&refusal.first, &LACKS), has_one(&refusal.first, &STAYS));
@@ -264,7 +279,17 @@ fn complains_of_presence(said: &str, subject: &Subject, condition: &Statement, c
             let waits = ["wait", "rollout", "timeout", "sleep"].iter().any(|word| text.contains(word));
             return !waits && has_one(said, &PRESENT) && !said.contains(" or ") && !said.contains(" no ");
         }
-        Subject::Found(_) => return false,
+        // `! helm list -q | grep -qx old`, with the message that `old` is still installed.
+        Subject::Found(pattern) => {
+            let pattern = pattern.trim_matches(['^', '$', '\'', '"']).to_lowercase();
+            let confirms = ["delet", "remov", "gone", "not found", "notfound", "absent", "clean", " -v", "stopped"];
+            return pattern.len() > 2
+                && super::texts::has_word(said, &pattern)
+                && !confirms.iter().any(|word| text.to_lowercase().contains(word))
+                && has_one(said, &PRESENT)
+                && !said.contains(" or ")
+                && !said.contains(" no ");
+        }
     };
     // The output that is tested: in the condition itself, or in the last assignment before it.
     let assigned = || {
@@ -340,6 +365,35 @@ fn of_another(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> 
     None
 }
 
+/// `[ "$image" = nginx:1.27 ] || die "not nginx:1.26"`: the message and the prompt say another value than the condition.
+fn other_value(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Option<String> {
+    let (Asked::Is(value), truth) = asked(refusal.condition, content)? else { return None };
+    (truth != refusal.truth).then_some(())?;
+    let lower = value.to_lowercase();
+    let prompt = view.effects.prompt.shown().to_lowercase();
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+    for word in WANTED.iter().chain(&["instead of", "not"]) {
+        for (at, _) in refusal.first.match_indices(word) {
+            let before = refusal.first[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+            let rest = refusal.first[at + word.len()..].trim_start_matches(['\\', ' ', ':', '=', '(']);
+            let quoted = rest.starts_with(['\'', '"', '`']);
+            let rest = rest.trim_start_matches(['\'', '"', '`']);
+            let wanted = &rest[..rest.find(|c| !part(c)).unwrap_or(rest.len())];
+            let wanted = wanted.trim_end_matches(['.', ':', '-']);
+            let is_value = quoted || wanted.contains(|c: char| c.is_ascii_digit());
+            let says = |value: &str| super::texts::has_word(&prompt, value);
+            if !before && is_value && wanted.len() > 1 && wanted != lower && says(wanted) && !says(&lower) {
+                // As the prompt writes it.
+                let shown = view.effects.prompt.shown();
+                let own = prompt.find(wanted).and_then(|at| shown.get(at..at + wanted.len()));
+                let wanted = own.filter(|own| own.eq_ignore_ascii_case(wanted)).unwrap_or(wanted);
+                return Some(format!("this requires `{value}`, but its message and the prompt require `{wanted}`"));
+            }
+        }
+    }
+    None
+}
+
 /// `if [ "$role" = editor ]; then echo "the role is $role"; exit 1; fi`: the message only repeats the condition.
 /// Requires that setup has no such value, that the value does not indicate a problem, and that nothing else tests the
 /// variable.
@@ -404,6 +458,11 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
         Kind::Test => {}
         Kind::Pipeline(parts) => return parts.last().filter(|last| quiet(last)).and_then(found),
         Kind::Command(_) if quiet(condition) => return found(condition),
+        Kind::Command(words)
+            if condition.tool() == "kubectl" && words.iter().take(4).any(|word| word.text == "can-i") =>
+        {
+            return Some((Asked::May, true));
+        }
         Kind::Command(words) if condition.tool() == "kubectl" => {
             let gets = words.iter().take(4).any(|word| matches!(word.text.as_str(), "get" | "wait" | "rollout"));
             let gone = words.iter().any(|word| word.text.contains("delete"));
@@ -532,9 +591,19 @@ const STAYS: [&str; 20] = [
 ];
 /// Something exists that should not.
 #[rustfmt::skip]
-const PRESENT: [&str; 11] = [
-    "still exist", "still there", "still present", "still listed", "left behind", "leftover", "left over", "should not exist", "must not exist",
+const PRESENT: [&str; 13] = [
+    "still installed", "still deployed", "still exist", "still there", "still present", "still listed", "left behind", "leftover", "left over", "should not exist", "must not exist",
     "should be gone", "is not empty",
+];
+/// Somebody lacks a permission.
+#[rustfmt::skip]
+const LACKS_RIGHT: [&str; 9] = [
+    "cannot", "can't", "can not", "not allowed", "not permitted", "must be able", "should be able", "must be allowed", "should be allowed",
+];
+/// Somebody has a permission that they should not have.
+#[rustfmt::skip]
+const HAS_RIGHT: [&str; 8] = [
+    "must not", "should not", "shouldn't", "can still", "is still able", "is still allowed", "must never", "may not be able",
 ];
 /// There are changes that should not be there.
 const UNCLEAN: [&str; 5] = ["not clean", "dirty", "uncommitted", "unstaged", "untracked"];
