@@ -277,6 +277,17 @@ impl Tool {
         own.chain(more.into_iter().flatten().copied()).collect()
     }
 
+    /// Whether a field is allowed directly under a field of a kind; `None` if these are not known.
+    pub fn is_under(&self, kind: &str, field: &str, name: &str) -> Option<bool> {
+        let own = self.places.get(kind).and_then(|fields| fields.get(field)).filter(|own| !own.is_empty());
+        let more = self.more_fields().and_then(|all| all.get(format!("{kind} {field}").as_str()));
+        let more = more.filter(|more| !more.is_empty());
+        (own.is_some() || more.is_some()).then(|| {
+            own.into_iter().flatten().any(|known| known == name)
+                || more.into_iter().flatten().any(|known| *known == name)
+        })
+    }
+
     /// Adds a project's facts about a program: its commands come first, and its system takes precedence.
     fn extended(mut self, own: Self) -> Self {
         fn merge(all: &mut BTreeMap<String, Vec<String>>, own: BTreeMap<String, Vec<String>>) {

@@ -288,7 +288,7 @@ pub fn waits(text: &str) -> bool {
     program.walk(&mut |statement| {
         let words = statement.words();
         found |= match &statement.kind {
-            program::Kind::Loop { body, .. } => body.iter().any(|inner| sleeps(inner)),
+            program::Kind::Loop { body, .. } => body.iter().any(sleeps),
             _ if matches!(statement.tool(), "kubectl" | "helm") => {
                 words.iter().any(|word| matches!(word.text.as_str(), "wait" | "rollout" | "--wait"))
             }

@@ -1,6 +1,7 @@
 //! Arguments that differ slightly from a word that their operation knows.
 
 use std::{
+    borrow::Cow,
     cell::{LazyCell, RefCell},
     sync::OnceLock,
 };
@@ -359,20 +360,18 @@ pub(super) fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Optio
     let mut place = (kind, outer.clone());
     for segment in segments {
         let name = plain(segment)?;
-        let known = tool.under(place.0, &place.1);
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return None;
         }
         if tool.fields("lists").any(|list| list == last) {
             return Some((outer, name, Vec::new()));
         }
-        if tool.under(place.0, &format!("{} not", place.1)).contains(&name.as_str()) {
-            return Some((outer, name, vec!["the labels themselves"]));
-        }
-        if known.is_empty() {
-            return None;
-        }
-        if !known.contains(&name.as_str()) {
+        let is_known = tool.is_under(place.0, &place.1, &name);
+        if is_known != Some(true) {
+            if tool.is_under(place.0, &format!("{} not", place.1), &name) == Some(true) {
+                return Some((outer, name, vec!["the labels themselves"]));
+            }
+            let known = is_known.map(|_| tool.under(place.0, &place.1))?;
             return Some((outer, name, known));
         }
         outer = format!("{outer}.{name}");
@@ -562,9 +561,12 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
                 continue;
             }
             // Of `pipelinerun/$RUN`, the kind is known.
-            let known = |word: &'_ Value| word.literal().map_or_else(|| kind_of(word), str::to_owned);
-            let texts: Vec<String> = run.words.iter().map(known).collect();
-            let words: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let texts: Vec<Cow<'_, str>> = run
+                .words
+                .iter()
+                .map(|word| word.literal().map_or_else(|| kind_of(word).into(), Cow::Borrowed))
+                .collect();
+            let words: Vec<&str> = texts.iter().map(|text| &**text).collect();
             let span = |text: &str| {
                 let word = run.statement.words().iter().find(|word| word.text.contains(text));
                 run.content.span(word.map_or_else(|| run.statement.range.clone(), |word| word.range.clone()))
