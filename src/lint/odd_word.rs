@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{TaskView, script::Content};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::tools,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Def, OperationKind, Part, PhaseKind, Template},
@@ -57,6 +58,11 @@ impl Place<'_> {
     }
 }
 
+/// A prompt that asks to find or to repair a fault.
+static REPAIRS: Ascii = ascii(
+    r"(?i)\b(?:fix\w*|repair\w*|debug|troubleshoot|diagnose|broken|broke|wrong|fails?|failing|does not|doesn't|cannot|can't|not (?:working|reachable|ready)|problem|misconfigured)\b",
+);
+
 /// The maximum number of words with the same initial to compare with each word: a task with more was generated.
 const COMPARED: usize = 512;
 
@@ -73,13 +79,16 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     files(view, out);
     let words = words(view);
+    let repairs = REPAIRS.is_match(&said);
     // Typos rarely change the first letter.
     let mut by_letter: FxHashMap<u8, Vec<usize>> = FxHashMap::default();
     for (at, word) in words.iter().enumerate() {
         by_letter.entry(word.text.as_bytes()[0].to_ascii_lowercase()).or_default().push(at);
     }
     for (at, word) in words.iter().enumerate() {
-        if word.spoken || !word.parts.is_power_of_two() {
+        // The fault that the agent must find.
+        let is_planted = repairs && word.parts == bit(PhaseKind::Setup);
+        if word.spoken || is_planted || !word.parts.is_power_of_two() {
             continue;
         }
         let state = (word.parts == bit(PhaseKind::Verify)).then(|| near_state(word.text)).flatten();
