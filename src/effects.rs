@@ -81,7 +81,7 @@ pub struct Act {
 }
 
 /// What is done to a resource.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verb {
     Creates,
     Reads,
@@ -104,7 +104,7 @@ impl Verb {
 }
 
 /// A resource in the world.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Thing {
     /// The system it belongs to: `kubernetes`, `docker`, `file`.
     pub system: String,

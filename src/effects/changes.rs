@@ -1,6 +1,6 @@
 //! What a task changes in the world, and what remains after its cleanup.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{Act, Model, Thing, Value, Verb};
 use crate::{
@@ -48,6 +48,7 @@ impl Model<'_> {
         }
         let deletes = |act: &&Act| act.verb == Verb::Deletes && act.phase != PhaseKind::Setup;
         let deleted: Vec<&Thing> = self.acts.iter().filter(deletes).map(|act| &act.thing).collect();
+        let places = Places::of(&made);
         let stays = |act: &&&Act| {
             let thing = &act.thing;
             // If the database is kept, the tables that setup created in it are dropped.
@@ -57,7 +58,7 @@ impl Model<'_> {
                         && gone.space.as_ref().zip(thing.name.as_ref()).is_some_and(|(space, file)| space.is(file))
                 });
             !emptied
-                && !lies_in_another(act, &made)
+                && !places.contain(thing)
                 && !goes_with_database(thing, &made, &deleted)
                 && !deleted.iter().any(|gone| thing.goes_with(gone))
         };
@@ -191,17 +192,42 @@ fn is_named(thing: &Thing) -> bool {
     thing.name.as_ref().is_some_and(|name| name.is_known() && (thing.system != "file" || name.shown().starts_with('/')))
 }
 
-/// Whether a resource is inside another one that setup creates, so that it is removed together with it.
-fn lies_in_another(act: &Act, made: &[&Act]) -> bool {
-    let thing = &act.thing;
-    let mut others = made.iter().filter(|outer| !std::ptr::eq(**outer, act)).map(|outer| &outer.thing);
-    match thing.system.as_str() {
-        "file" | "http" => others.any(|outer| outer.system == thing.system && lies_in(thing, outer)),
-        _ => others.any(|outer| {
-            outer.kind == "namespace"
-                && outer.name.as_ref().zip(thing.space.as_ref()).is_some_and(|(name, space)| name.may_be(space))
-        }),
+/// The resources of setup that contain others, which are removed together with them.
+struct Places<'a> {
+    /// How many operations create each path, by system.
+    paths: HashMap<(&'a str, String), usize>,
+    namespaces: Vec<&'a Value>,
+}
+
+impl<'a> Places<'a> {
+    fn of(made: &[&'a Act]) -> Self {
+        let mut places = Self { paths: HashMap::new(), namespaces: Vec::new() };
+        for thing in made.iter().map(|act| &act.thing) {
+            if matches!(thing.system.as_str(), "file" | "http") {
+                *places.paths.entry((&thing.system, path(thing))).or_default() += 1;
+            } else if thing.kind == "namespace" {
+                places.namespaces.extend(&thing.name);
+            }
+        }
+        places
     }
+
+    /// Whether a resource that setup creates is inside another one, or is created twice.
+    fn contain(&self, thing: &Thing) -> bool {
+        if matches!(thing.system.as_str(), "file" | "http") {
+            let path = path(thing);
+            let count = |path: &str| self.paths.get(&(thing.system.as_str(), path.to_owned())).copied().unwrap_or(0);
+            return count(&path) > 1 || path.match_indices('/').any(|(end, _)| count(&path[..end]) > 0);
+        }
+        let space = thing.space.as_ref().filter(|_| thing.kind != "namespace");
+        space.is_some_and(|space| self.namespaces.iter().any(|name| name.may_be(space)))
+    }
+}
+
+/// The path or URL of a resource, without a final `/` or `*`.
+fn path(thing: &Thing) -> String {
+    let shown = thing.name.as_ref().map(Value::shown).unwrap_or_default();
+    shown.trim_end_matches(['/', '*']).to_owned()
 }
 
 /// Whether a resource is removed together with its database: a database with the container or cluster that runs it, a
@@ -230,11 +256,10 @@ fn lies_under_name(inner: &Thing, outer: &Thing) -> bool {
         && inner[begin + 1..inner.len() - 1].contains(name)
 }
 
-/// Whether the path of `inner` starts with that of `outer`.
+/// Whether the path of `inner` starts with that of `outer`, or one of them is not known.
 fn lies_in(inner: &Thing, outer: &Thing) -> bool {
-    let path = |thing: &Thing| thing.name.as_ref().map(|name| name.shown().trim_end_matches(['/', '*']).to_owned());
-    match (path(inner), path(outer)) {
-        (Some(inner), Some(outer)) => inner == outer || inner.starts_with(&format!("{outer}/")),
-        _ => true,
+    if inner.name.is_none() || outer.name.is_none() {
+        return true;
     }
+    path(inner).strip_prefix(&path(outer)).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,13 +1,13 @@
 //! Verify checks something other than what the task is about: another name, namespace, label or address.
 
-use std::{borrow::Cow, cell::LazyCell};
+use std::{borrow::Cow, cell::LazyCell, collections::HashSet};
 
 use super::TaskView;
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{
-        Act, Verb,
+        Act, Thing, Verb,
         value::{Piece, Value},
     },
     hir::PhaseKind,
@@ -387,9 +387,13 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
         known.dedup();
         known
     });
+    let candidates = LazyCell::new(|| words(&said).collect::<Vec<_>>());
     let mut told: Vec<String> = Vec::new();
+    let mut examined: HashSet<(&Thing, Verb, bool)> = HashSet::new();
     for act in &model.acts {
-        let looks = act.phase == PhaseKind::Verify && act.verb != Verb::Creates;
+        let looks = act.phase == PhaseKind::Verify
+            && act.verb != Verb::Creates
+            && examined.insert((&act.thing, act.verb, act.span == act.step));
         let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known() && looks) else { continue };
         let behind_tool = act.span == act.step && act.thing.system != "kubernetes";
         let plain = spelt(name).chars().all(|c| !matches!(c, ',' | '=' | '*' | ' ') || behind_tool);
@@ -418,7 +422,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .iter()
                 .filter(|made| made.thing.system == act.thing.system)
                 .filter_map(|made| made.thing.name.as_ref()?.literal().map(str::to_owned))
-                .chain(words(&said))
+                .chain(candidates.iter().cloned())
                 .chain(called(&said, &act.thing.kind))
                 .collect();
             let near = name
