@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// What the jail has to prove.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The original task, relative to the root.
     task: PathBuf,
@@ -400,10 +400,8 @@ impl Running {
 
     /// Returns a certificate, or why there is none; an error if the jail does not answer.
     fn prove(&mut self, job: Job, (bwrap, exe): (&Path, &Path)) -> Result<Result<Certificate, String>, std::io::Error> {
-        let order = Order::Prove(Box::new(job));
-        self.order(&order)?;
-        let Order::Prove(job) = order else { return Err(std::io::ErrorKind::InvalidInput.into()) };
-        let (mut help, mut able) = (Some(Order::Help(job)), true);
+        self.order(&Order::Prove(Box::new(job.clone())))?;
+        let (mut help, mut able) = (Some(Order::Help(Box::new(job))), true);
         loop {
             match self.reply()? {
                 Reply::Proof(proof) => return Ok(proof.map(|certificate| *certificate)),
