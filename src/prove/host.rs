@@ -396,6 +396,9 @@ impl ProofHost {
                 if phase == "agent" {
                     for path in &self.world.gone {
                         let path = Path::new(shim::TASK).join(path);
+                        if self.world.moves {
+                            remove_others(&path);
+                        }
                         let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
                     }
                     for (path, text) in &self.world.files {

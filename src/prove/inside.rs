@@ -23,7 +23,7 @@ use super::{
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
     variables::{overridable, required},
-    wishes::wishes,
+    wishes::{near_misses, wishes},
     world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of, long, patience},
 };
 use crate::{
@@ -287,6 +287,14 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         }
         if best.moves {
             proof.near.push_back(World { moves: false, ..best.clone() });
+        }
+        for (half, scripts) in [(Half::Before, &scripts.before), (Half::After, &scripts.after)] {
+            for (command, text) in near_misses(scripts) {
+                let call = Call::of_key(&if operations { normal(&command) } else { command });
+                let mut other = best.clone();
+                other.given.insert(best.key(&call, half), Given::Says(lines_of(&call, text)));
+                proof.near.push_back(other);
+            }
         }
         // The agent may not have removed what it should remove.
         for at in 0..best.gone.len() {

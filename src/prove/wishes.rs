@@ -14,13 +14,7 @@ use crate::{
 /// The texts that commands should print, by the command as worlds know it; a word that only a run knows is `{…}`.
 pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for text in scripts {
-        let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else { continue };
-        let list = bash::inline::inlined(&list, text);
-        let mut script = Script::of(&list);
-        list.iter().for_each(|stmt| script.sources(stmt));
-        list.iter().for_each(|stmt| script.tests(stmt));
-        script.arguments();
+    for script in scripts.iter().filter_map(|text| Script::parsed(text)) {
         let mut solved = script.solved();
         for pair in &script.equal {
             let text = pair.iter().find_map(|path| text_of(&solved, path)).unwrap_or_else(|| "same\n".to_owned());
@@ -34,6 +28,34 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
                     known.push(text);
                 }
             }
+        }
+    }
+    found
+}
+
+/// The maximum number of near misses of a script.
+const MISSES: usize = 12;
+
+/// For each requirement on what a filter prints: the command, and a text that meets all requirements on it but this one, which it
+/// nearly meets.
+pub fn near_misses(scripts: &[String]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for mut script in scripts.iter().filter_map(|text| Script::parsed(text)) {
+        let solved = script.solved();
+        let first = |all: &[(Vec<String>, Vec<String>)], argv: &Vec<String>| {
+            all.iter().find(|(known, _)| known == argv).and_then(|(_, texts)| texts.first().cloned())
+        };
+        for at in 0..script.whole.len().min(MISSES) {
+            let (source, filters, text) = script.whole[at].clone();
+            let Some((argv, _)) = script.origin(&source, &filters).filter(|(_, filters)| !filters.is_empty()) else {
+                continue;
+            };
+            let near =
+                text.parse::<u32>().map_or_else(|_| format!("not-{text}-so"), |n| n.saturating_add(1).to_string());
+            script.whole[at].2 = near;
+            let missed = first(&script.solved(), &argv).filter(|missed| Some(missed) != first(&solved, &argv).as_ref());
+            found.extend(missed.map(|missed| (traced(&argv), missed)));
+            script.whole[at].2 = text;
         }
     }
     found
@@ -78,6 +100,17 @@ pub struct Script {
 }
 
 impl Script {
+    /// Reads a script. `None` if it cannot be parsed.
+    fn parsed(text: &str) -> Option<Self> {
+        let list = ast::read(&bash::parse(text)?)?;
+        let list = bash::inline::inlined(&list, text);
+        let mut script = Self::of(&list);
+        list.iter().for_each(|stmt| script.sources(stmt));
+        list.iter().for_each(|stmt| script.tests(stmt));
+        script.arguments();
+        Some(script)
+    }
+
     /// Reads the constants of a script.
     pub fn of(list: &[Stmt]) -> Self {
         let mut script = Self::default();
