@@ -1,10 +1,14 @@
 //! Variables that only name the outcome of a command: `ok=$(COMMAND && echo yes || echo no)`, then `if [ "$ok" = yes ]`. The test
 //! becomes the command.
 
-use super::statement::{mentions, reads, words};
+use super::{
+    command::is_echo,
+    statement::{mentions, reads, words},
+};
 use crate::bash::{
     self,
     ast::{self, Kind, List, Part, Redirect, Stmt},
+    tools,
 };
 
 /// The list, in which each such assignment is joined with the test after it. The range of the joined statement contains both.
@@ -15,7 +19,8 @@ pub fn joined(list: List) -> List {
         let asked = Outcome::of(stmt).and_then(|outcome| {
             let next = list.get(at + 1)?;
             let kind = outcome.asked(next)?;
-            let joined = Stmt { range: stmt.range.start..next.range.end, kind, ..stmt.clone() };
+            let comments = [stmt.comments.as_slice(), &next.comments].concat();
+            let joined = Stmt { range: stmt.range.start..next.range.end, kind, comments, background: false };
             let read = mentions(&joined, outcome.name) || reads(&list[at + 2..], outcome.name);
             (!read && !next.background && next.range.start >= stmt.range.end).then_some(joined)
         });
@@ -92,8 +97,26 @@ fn printed(stmt: &Stmt) -> Option<String> {
     word.literal().filter(|word| plain && bash::is_safe(word) && !word.starts_with('-'))
 }
 
-/// Whether a command prints nothing to standard output.
+/// Whether a command is a program that prints nothing to standard output. A function could end the substitution, and a builtin could
+/// change the shell.
 fn is_silent(stmt: &Stmt) -> bool {
+    runs_programs(stmt) && prints_nothing(stmt)
+}
+
+fn runs_programs(stmt: &Stmt) -> bool {
+    let is_program = |name: &str| tools::tool(name).is_some() || matches!(name, "test" | "[");
+    match &stmt.kind {
+        Kind::Simple(simple) => simple.words.first().is_some_and(|name| is_program(&name.source)),
+        Kind::Pipeline(list) => {
+            list.iter().all(|s| runs_programs(s) || matches!(&s.kind, Kind::Simple(simple) if is_echo(simple)))
+        }
+        Kind::Not(inner) => runs_programs(inner),
+        Kind::Test(..) => true,
+        _ => false,
+    }
+}
+
+fn prints_nothing(stmt: &Stmt) -> bool {
     match &stmt.kind {
         Kind::Simple(simple) => {
             let discards = |redirect: &Redirect| matches!(redirect, Redirect::Discard(1 | 3));
@@ -101,8 +124,8 @@ fn is_silent(stmt: &Stmt) -> bool {
             let greps = simple.words.first().is_some_and(|name| name.source == "grep");
             simple.redirects.iter().any(discards) || greps && simple.words[1..].iter().any(quiet)
         }
-        Kind::Pipeline(list) => list.last().is_some_and(is_silent),
-        Kind::Not(inner) => is_silent(inner),
+        Kind::Pipeline(list) => list.last().is_some_and(prints_nothing),
+        Kind::Not(inner) => prints_nothing(inner),
         Kind::Test(..) => true,
         _ => false,
     }
