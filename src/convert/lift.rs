@@ -140,6 +140,8 @@ struct State {
     function: bool,
     /// Inside the body of a loop that waits.
     waiting: bool,
+    /// The output of a command counts, whatever its exit status.
+    by_output: bool,
     /// Inside a loop whose rounds are converted one by one.
     unrolled: bool,
     /// If several commands make the value of a variable, they become one line of shell, so that the value is an output.

@@ -478,7 +478,7 @@ impl<'a> Lifter<'a> {
                     let open = expect.equals.as_deref().is_some_and(|e| e.starts_with("{steps."));
                     let empty = open || holds(&demand.kind, &expect, if lines { "0" } else { "" }, lines);
                     (run.is_some() || !empty).then_some(())?;
-                    any |= run.is_some() && (st.waiting || empty || filter);
+                    any |= run.is_some() && (st.waiting || st.by_output || empty || filter);
                 }
                 None => {}
             }

@@ -1031,6 +1031,7 @@ impl<'a> Lifter<'a> {
             // `if A; then …; if B; then exit 0; fi; fi; exit 1`: the body passes, or fails with the rest of the list.
             otherwise.is_empty().then_some(())?;
             let Flow::Fails(said) = self.seq(after, st.clone(), end)? else { return None };
+            let inner = State { by_output: true, ..inner };
             let Flow::Passes(out, ending) = self.seq(body, inner, End::Fails)? else { return None };
             let out = self.check(condition, st)?.told(&messages(&said)).then(out);
             return Some(Next::End(Flow::Passes(out, ending)));

@@ -357,6 +357,7 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
         fragile: false,
         function: false,
         waiting: false,
+        by_output: false,
         unrolled: false,
         as_line: false,
         depth: 0,
