@@ -1499,11 +1499,17 @@ fn conversions_match_the_documented_pages() {
     for page in pages {
         let mut bodies = Vec::new();
         let mut now: Option<(String, Converted)> = None;
+        let mut files = MemoryFiles::default();
         for block in &page.blocks {
             let said = match (block.language(), &now) {
+                // A file that the next script sources.
+                ("sh", _) if block.info.len() == 2 => {
+                    files.add(block.file(), block.text(), false);
+                    continue;
+                }
                 ("bash", _) => {
                     let phase = ["setup", "verify", "cleanup"].into_iter().find(|p| block.has(p)).unwrap();
-                    let mut files = MemoryFiles::default();
+                    let mut files = std::mem::take(&mut files);
                     files.add("task.yaml", task_of(phase, &block.text()), false);
                     let sources = Sources::default();
                     let compiled = compile(&[PathBuf::from("task.yaml")], &sources, &files);

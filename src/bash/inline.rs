@@ -1,7 +1,7 @@
 //! Inlines functions that consist of one command: a substitution that calls such a function becomes a substitution of the
 //! command. Inlines the options that a variable contains as well: `N="-n shop"`, used as `kubectl get pod web $N`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     ast::{self, Assign, Kind, List, Part, Redirect, Simple, Stmt, Word},
@@ -40,14 +40,9 @@ impl Functions {
         Self { bodies, options: options(list) }
     }
 
-    /// The same, without functions that another list defines again.
-    pub fn without(mut self, list: &[Stmt]) -> Self {
-        for stmt in list {
-            if let Kind::Function { name, .. } = &stmt.kind {
-                self.bodies.remove(name);
-            }
-        }
-        self.options.clear();
+    /// The same, without functions of these names.
+    pub fn without(mut self, names: &HashSet<String>) -> Self {
+        self.bodies.retain(|name, _| !names.contains(name));
         self
     }
 
@@ -55,7 +50,7 @@ impl Functions {
         self.bodies.is_empty() && self.options.is_empty()
     }
 
-    /// Adds the functions of another file, which replace those of the same name.
+    /// Adds the functions of another file. Its options are not those of other files.
     pub fn extend(&mut self, other: Self) {
         self.bodies.extend(other.bodies);
     }

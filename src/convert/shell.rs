@@ -1,7 +1,10 @@
 //! What is known about a shell's variables while a script is read, and words with their variables filled
 //! in.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
 
 use crate::{
     bash::{
@@ -82,6 +85,8 @@ pub struct Scope {
     pub functions: HashMap<String, List>,
     /// Functions of sourced files that can be inlined in substitutions.
     pub sourced: Functions,
+    /// The names of functions that the script itself defines.
+    pub own: HashSet<String>,
     /// Files that contain the values of variables.
     pub files: HashMap<String, String>,
     /// Arrays of known words.

@@ -1376,7 +1376,8 @@ impl<'a> Lifter<'a> {
         let file = crate::source::resolve(&base, &path);
         let text = String::from_utf8(self.shared.files.read(&file).ok()?).ok()?;
         let mut list = ast::read(&bash::parse(&text)?)?;
-        let functions = Functions::of(&list, &text);
+        // A function that is defined again later has another body where the others call it.
+        let functions = Functions::of(&list, &text).without(&st.scope.own);
         functions.inline(&mut list);
         st.scope.sourced.extend(functions);
         let here = st.scope.dir.clone();
@@ -1386,7 +1387,8 @@ impl<'a> Lifter<'a> {
         for stmt in &list {
             match &stmt.kind {
                 Kind::Function { name, body } => {
-                    st.scope.functions.insert(name.clone(), body.clone());
+                    let known = st.scope.functions.insert(name.clone(), body.clone());
+                    known.is_none_or(|known| known == *body).then_some(())?;
                 }
                 Kind::Assign(assigns) => assigns.iter().try_for_each(|a| self.assign(a, st))?,
                 Kind::Simple(simple) if matches!(self.name(simple)?, "set" | "echo" | ":") => {

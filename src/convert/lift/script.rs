@@ -17,6 +17,7 @@ use crate::{
         self,
         ast::{self, Kind, List, Part, Stmt, Word},
         flow,
+        inline::Functions,
     },
     convert::{
         Piece, classify,
@@ -331,6 +332,7 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
     let mut set: HashMap<String, bool> = HashMap::new();
     for stmt in list {
         walk(stmt, &mut |s| match &s.kind {
+            Kind::Function { name, .. } => drop(scope.own.insert(name.clone())),
             Kind::Assign(assigns) => {
                 for assign in assigns {
                     let number =
@@ -419,9 +421,9 @@ fn chunks(
                 }
                 chunks.push(Chunk { from: at, to: at + 1, kind: ChunkKind::Idle });
                 at += 1;
-                let sourced = std::mem::take(&mut st.scope.sourced).without(&list);
-                if !sourced.is_empty() {
-                    sourced.inline(&mut list.to_mut()[at..]);
+                if !st.scope.sourced.is_empty() {
+                    st.scope.sourced.inline(&mut list.to_mut()[at..]);
+                    st.scope.sourced = Functions::default();
                 }
             }
             Some(Next::Steps(out, n)) => {
@@ -818,12 +820,17 @@ fn residual(
             let needed = match &stmt.kind {
                 Kind::Simple(simple) => match lifter.name(simple) {
                     Some("set" | "cd" | "umask" | "shopt") => true,
-                    // A file of functions is only needed by statements that call them.
+                    // A file of functions is only needed by statements that call them. The functions need what they mention.
                     Some("source" | ".") => {
-                        let names = simple.words.get(1).and_then(|w| lifter.provides(w, source));
-                        names.is_none_or(|names| {
+                        let list = simple.words.get(1).and_then(|word| lifter.sourced(word, source));
+                        let names = list.as_deref().and_then(provides);
+                        let needed = names.is_none_or(|names| {
                             names.iter().any(|n| texts.iter().any(|s| mentions(s, n) || mentions_word(s, n)))
-                        })
+                        });
+                        if needed && !needs.contains(&index) {
+                            texts.extend(list.into_iter().flatten());
+                        }
+                        needed
                     }
                     _ => false,
                 },
@@ -927,23 +934,28 @@ fn residual(
 }
 
 impl Lifter<'_> {
-    /// Returns the functions and variables of a file that a script sources; `None` if the file does more than define them.
-    fn provides(&self, path: &Word, source: &Source) -> Option<Vec<String>> {
+    /// Returns the statements of a file that a script sources.
+    fn sourced(&self, path: &Word, source: &Source) -> Option<List> {
         let path = script_dir_prefix(&path.source).map_or_else(|| path.literal(), |p| Some(p.to_owned()))?;
         let base = self.shared.dir.join(source.workdir.as_deref().unwrap_or_default());
         let text = String::from_utf8(self.shared.files.read(&crate::source::resolve(&base, &path)).ok()?).ok()?;
-        let mut names = Vec::new();
-        for stmt in &ast::read(&bash::parse(&text)?)? {
-            match &stmt.kind {
-                Kind::Function { name, .. } => names.push(name.clone()),
-                Kind::Assign(assigns) if assigns.iter().all(|a| !a.export) => {
-                    names.extend(assigns.iter().map(|a| a.name.clone()));
-                }
-                _ => return None,
-            }
-        }
-        Some(names)
+        ast::read(&bash::parse(&text)?)
     }
+}
+
+/// Returns the functions and variables of a file that a script sources; `None` if the file does more than define them.
+fn provides(list: &[Stmt]) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for stmt in list {
+        match &stmt.kind {
+            Kind::Function { name, .. } => names.push(name.clone()),
+            Kind::Assign(assigns) if assigns.iter().all(|a| !a.export) => {
+                names.extend(assigns.iter().map(|a| a.name.clone()));
+            }
+            _ => return None,
+        }
+    }
+    Some(names)
 }
 
 /// Returns the directory of the script, which is now the one where it runs.
