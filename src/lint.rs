@@ -120,7 +120,7 @@ use rustc_hash::FxHashSet;
 use crate::{
     bash::tools::Tools,
     check, decode,
-    diagnostic::{Diagnostics, Rule, Strength},
+    diagnostic::{Diagnostic, Diagnostics, Rule, Strength},
     dialect,
     effects::{
         Followed, Model,
@@ -303,6 +303,9 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     inverted::said_otherwise(view, &mut found);
     affixed::check(view, &mut found);
     affixed::without_part(view, &mut found);
+    // A condition that contradicts its own message is reported once.
+    let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
+    found.retain(|finding| !out.iter().filter(is_wrong_state).any(|known| known.span == finding.span));
     out.extend(found);
 }
 

@@ -843,7 +843,9 @@ fn text_report(outcomes: &[Outcome], totals: &Tally, kubectl: (usize, usize)) ->
         }
         for piece in new.pieces.iter().filter(|p| p.label != Label::Exact) {
             let file = piece.file.as_ref().map_or_else(|| piece.phase.name().to_owned(), |f| f.display().to_string());
-            let why = piece.why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default();
+            let several = (piece.statements > 1).then(|| format!("{} statements", piece.statements));
+            let why = several.into_iter().chain(piece.why.clone()).collect::<Vec<_>>().join("; ");
+            let why = if why.is_empty() { why } else { format!(" ({why})") };
             let line = if piece.line == 0 { String::new() } else { format!(":{}", piece.line) };
             out += &format!("  {:9}{file}{line}: {}{why}\n", piece.label.name(), piece.text);
         }
