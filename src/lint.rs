@@ -54,6 +54,7 @@ mod kubectl;
 mod listing;
 mod lost_status;
 mod made;
+mod manifest;
 mod misspelt;
 mod models;
 mod near_name;
@@ -92,6 +93,7 @@ mod stdin;
 mod steps;
 mod silent;
 mod sweeps;
+mod swapped;
 mod syntax;
 mod tallies;
 mod texts;
@@ -589,6 +591,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(deletes_foreign) },
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(is_misspelt) },
+    Lint { rule: &manifest::INVALID_MANIFEST, found: Found::InTask(manifest::check) },
     Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(never_printed) },
     Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(looks_elsewhere) },

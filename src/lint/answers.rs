@@ -48,7 +48,8 @@ pub fn impossible(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .or_else(|| of_sql(wanted))
                 .or_else(|| object(wanted))
                 .or_else(|| of_secret(wanted))
-                .or_else(|| address(wanted)),
+                .or_else(|| address(wanted))
+                .or_else(|| row(wanted)),
         );
     }
     for followed in verify(view) {
@@ -417,6 +418,37 @@ fn address(wanted: &Wanted<'_>) -> Option<Fault> {
             message,
             format!("compare with `0.0.0.0:{}`, or remove the address: `${{port##*:}}`", wanted.text),
         )
+    })
+}
+
+/// `helm list | grep -x web`: the lines of a table have several columns.
+fn row(wanted: &Wanted<'_>) -> Option<Fault> {
+    let [first, others @ ..] = wanted.runs.as_slice() else { return None };
+    let words = words(first);
+    let tool = first.statement.tool();
+    let mut operands = tools::operands(tool, words.get(1..)?).copied();
+    let (quiet, help) = match (tool, operands.next()?, operands.next()) {
+        ("helm", "list" | "ls", _) => ("q", "print only the names: `helm list -q`"),
+        ("kubectl", "get", Some(_)) => {
+            ("", "print only the names: `-o jsonpath='{.items[*].metadata.name}'`, or `-o name` with the kind")
+        }
+        ("docker", "ps" | "images", _) | ("docker", "container" | "image" | "volume" | "network", Some("ls")) => {
+            ("q", "print only the names: `--format '{{.Names}}'`")
+        }
+        _ => return None,
+    };
+    let formats = |word: &&str| {
+        ["-o", "--output", "--format", "--template", "--short", "--quiet"].iter().any(|option| word.starts_with(option))
+            || !quiet.is_empty() && word.starts_with('-') && !word.starts_with("--") && word.contains(quiet)
+    };
+    let plain = !wanted.text.contains(' ') && others.iter().all(|run| passes(run) && run.statement.name() != "tr");
+    // A word that is not known may be an option, unless it is the value of one.
+    let mut unknown = words.windows(2).filter(|pair| pair[1] == "\u{1a}");
+    let open = unknown.any(|pair| !matches!(pair[0], "-n" | "--namespace" | "-l" | "--selector" | "--filter" | "-f"));
+    (plain && !open && !words.iter().any(|word| formats(&word))).then(|| {
+        let message =
+            format!("this prints a table with several columns, and never a line that is only `{}`", wanted.text);
+        (wanted.span, message, help.to_owned())
     })
 }
 

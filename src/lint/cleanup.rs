@@ -362,6 +362,7 @@ fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let said = model.prompt.shown();
+    let makes = already_true::MAKES_AGAIN.is_match(&said);
     let deletes = |phase| model.in_phase(phase).filter(|act| act.verb == Verb::Deletes);
     let mut told: Vec<String> = Vec::new();
     for act in deletes(PhaseKind::Setup) {
@@ -379,13 +380,22 @@ fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
             texts.any(|script| super::texts::has_word(&script.content.text, &name))
         };
         let short = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        // Cleanup deletes the others that setup deletes in the same command.
+        let is_one_of_several = |act: &Act| {
+            let others: Vec<&Act> = deletes(PhaseKind::Setup)
+                .filter(|other| other.span == act.span && other.thing.kind == thing.kind && other.thing != *thing)
+                .collect();
+            let goes = |other: &&Act| deletes(PhaseKind::Cleanup).any(|gone| gone.thing.is(&other.thing));
+            !others.is_empty() && others.iter().all(goes)
+        };
         if short.len() < 3
             || told.contains(&name)
             || !deletes(PhaseKind::Cleanup).any(|act| act.thing.system == thing.system)
             || deletes(PhaseKind::Cleanup).any(gone)
             || model.in_phase(PhaseKind::Setup).any(|made| made.verb == Verb::Creates && made.thing.may_be(thing))
             || !model.in_phase(PhaseKind::Cleanup).any(in_use) && is_named()
-            || !already_true::is_object(&said, short, &already_true::MAKES_AGAIN, &|_| true)
+            || !(already_true::is_object(&said, short, &already_true::MAKES_AGAIN, &|_| true)
+                || makes && super::texts::has_word(&said, short) && is_one_of_several(act))
         {
             continue;
         }

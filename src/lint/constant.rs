@@ -25,6 +25,8 @@ pub(super) fn check(content: &Content, found: &mut Vec<Fault>) {
     });
     content.program.walk(&mut |s| {
         found.extend(constant_word(s, content, &endless));
+        found.extend(set_by_shell(s, content));
+        found.extend(never_changes(s, content));
         found.extend(with_itself(s, content));
         sql(s, content, found);
     });
@@ -60,6 +62,113 @@ fn constant_word(s: &Statement, content: &Content, endless: &[std::ops::Range<us
             "to test a file, write `-e`, `-f` or `-s`; to test a variable, write `\"$name\"`; to test a command, omit the brackets",
         ))
     })
+}
+
+/// Variables that bash sets at its start.
+const OF_BASH: [&str; 12] = [
+    "HOSTNAME",
+    "UID",
+    "EUID",
+    "PPID",
+    "PWD",
+    "RANDOM",
+    "SECONDS",
+    "BASHPID",
+    "BASH_VERSION",
+    "OSTYPE",
+    "HOSTTYPE",
+    "MACHTYPE",
+];
+
+/// `[ -z "$HOSTNAME" ]`, in a script that does not set this variable.
+fn set_by_shell(s: &Statement, content: &Content) -> Option<Fault> {
+    let is_test = matches!(s.kind, Kind::Test) || matches!(s.name(), "test" | "[");
+    let text =
+        content.text.get(s.range.clone()).filter(|text| is_test && (text.contains("-z") || text.contains("-n")))?;
+    let words = ast::split(text, s.range.start);
+    words.windows(2).find_map(|pair| {
+        let truth = match pair[0].source.as_str() {
+            "-z" => "false",
+            "-n" => "true",
+            _ => return None,
+        };
+        let name = pair[1].variable()?;
+        let own = OF_BASH.contains(&name) && mentions(&content.text, name).all(|(_, before)| is_read(before));
+        own.then(|| {
+            (
+                content.span(s.range.clone()),
+                format!("bash itself sets `{name}`, so it is never empty: this test is always {truth}"),
+                "test the variable that this script sets",
+            )
+        })
+    })
+}
+
+/// Every place of a name as a word, with the text before it.
+fn mentions<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = (usize, &'t str)> {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name).filter_map(move |(at, _)| {
+        let whole = !text[..at].ends_with(part) && !text[at + name.len()..].starts_with(part);
+        whole.then(|| (at, &text[..at]))
+    })
+}
+
+/// Whether a name after this text is read, and not set.
+fn is_read(before: &str) -> bool {
+    before.ends_with('$') || before.ends_with("${")
+}
+
+/// Whether a name between these texts is set.
+fn is_set(before: &str, after: &str) -> bool {
+    let assigned = ["=", "+=", "-=", "*=", "/=", "++", "--"].iter().any(|sign| after.trim_start().starts_with(sign));
+    let named = ["for", "-v", "let", "local", "unset"].iter().any(|word| before.trim_end().ends_with(word));
+    assigned && !after.trim_start().starts_with("==") || named || before.ends_with("++") || before.ends_with("--")
+}
+
+static COUNTER: Ascii = ascii(
+    r#"\"?\$\{?([A-Za-z_]\w*)\}?"?\s+-(?:lt|le|gt|ge|ne|eq)\s+"?(?:\d+|\$\{?([A-Za-z_]\w*)\}?)"?|\(\(\s*\$?([A-Za-z_]\w*)\s*(?:[<>]=?|!=|==)\s*(?:\d+|\$?([A-Za-z_]\w*))\s*\)\)"#,
+);
+
+/// `while [ $n -lt 30 ]; do …; done`, where nothing in the loop changes the number.
+fn never_changes(s: &Statement, content: &Content) -> Option<Fault> {
+    let Kind::Loop { condition, body, .. } = &s.kind else { return None };
+    let (first, last) = (condition.first()?, condition.last()?);
+    let test = content.text.get(first.range.start..last.range.end)?;
+    let inside = content.text.get(last.range.end..s.range.end)?;
+    let found = COUNTER.captures(test)?;
+    let name = found.get(1).or_else(|| found.get(3))?.as_str();
+    let limit = found.get(2).or_else(|| found.get(4)).map(|limit| limit.as_str());
+    let sets = |word: &&str| matches!(*word, "eval" | "source" | "." | "read" | "mapfile" | "getopts" | "wait");
+    let runs = |s: &Statement| s.words().first().is_some_and(|word| sets(&word.text.as_str()));
+    let mut open = false;
+    for statement in condition.iter().chain(body) {
+        statement.walk(&mut |s| open |= runs(s) || is_function(content, s));
+    }
+    let stays = |name: &str| {
+        let is_number = |(at, _): (usize, &str)| {
+            let rest = content.text[at + name.len()..].strip_prefix('=').unwrap_or_default();
+            rest.trim_start_matches('"').starts_with(|c: char| c.is_ascii_digit())
+        };
+        !OF_BASH.contains(&name)
+            && mentions(&content.text[..s.range.start], name).any(is_number)
+            && !mentions(inside, name).any(|(at, before)| is_set(before, &inside[at + name.len()..]))
+            && mentions(test, name).count() == 1
+            && !test.contains("++")
+    };
+    (!open && stays(name) && limit.is_none_or(stays)).then(|| {
+        (
+            content.span(first.range.start..last.range.end),
+            format!("nothing in this loop changes `{name}`, so this condition never changes"),
+            "count the rounds: `n=$((n + 1))`",
+        )
+    })
+}
+
+/// Whether a statement calls a function of the script, which may set a variable.
+fn is_function(content: &Content, call: &Statement) -> bool {
+    let mut found = false;
+    content.program.walk(&mut |s| found |= matches!(&s.kind, Kind::Function { name, .. } if name == call.name()));
+    found
 }
 
 /// Whether a text is a word without operators and patterns.

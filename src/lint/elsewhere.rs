@@ -7,7 +7,8 @@ use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{
-        Act, Thing, Verb,
+        Act, Thing, Verb, asked,
+        shell::Run,
         value::{Piece, Value},
     },
     hir::PhaseKind,
@@ -26,6 +27,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     filled(view, out);
     called_otherwise(view, out);
     places(view, out);
+    containers(view, out);
+    super::swapped::check(view, out);
     scattered(view, out);
     ports(view, out);
     urls(view, out);
@@ -677,7 +680,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let said = spelt(&view.effects.prompt);
-    let kubernetes = || model.acts.iter().filter(|act| act.thing.system == "kubernetes");
+    let kubernetes = || model.acts.iter().filter(|act| matches!(act.thing.system.as_str(), "kubernetes" | "helm"));
     let made: Vec<&Act> = kubernetes()
         .filter(|act| act.verb == Verb::Creates && act.thing.kind == "namespace" && act.phase == PhaseKind::Setup)
         .collect();
@@ -736,8 +739,12 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             }
             None => {
+                // What cleanup deletes is evidence only for a resource of the same name.
                 let others = kubernetes().filter(|other| {
-                    other.phase != PhaseKind::Cleanup && !std::ptr::eq(*other, act) && !wide(&other.thing.kind)
+                    let same = other.thing.kind == act.thing.kind && other.thing.name == act.thing.name;
+                    (other.phase != PhaseKind::Cleanup || same && other.thing.space.is_some())
+                        && !std::ptr::eq(*other, act)
+                        && !wide(&other.thing.kind)
                 });
                 let (with, without): (Vec<&Act>, Vec<&Act>) = others.partition(|other| other.thing.space.is_some());
                 let alone = !with.is_empty()
@@ -775,6 +782,56 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     }
     selectors(view, &said, out);
+}
+
+/// `kubectl exec web -c app`, where the prompt names other containers.
+fn containers(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let said = spelt(&view.effects.prompt);
+    if !said.to_lowercase().contains("container") {
+        return;
+    }
+    let runs = || {
+        let scripts = view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify);
+        scripts.flat_map(|script| &script.trace.runs).filter(|run| {
+            let mut words = run.words.iter().skip(1).filter_map(Value::literal);
+            run.statement.tool() == "kubectl" && words.any(|word| matches!(word, "exec" | "logs" | "cp" | "attach"))
+        })
+    };
+    let container = |run: &Run<'_>| {
+        let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+        let own = words.iter().position(|word| *word == "--").map_or(words.as_slice(), |end| &words[..end]);
+        asked::value_of(own, "-c", "--container").map(str::to_owned)
+    };
+    for run in runs() {
+        let Some(name) = container(run).filter(|name| name.len() > 1) else { continue };
+        let text = super::facts::elsewhere(view);
+        let others: Vec<String> =
+            runs().filter_map(container).filter(|other| *other != name && has_word(&said, other)).collect();
+        let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        let asked = text.verify.split(part).filter(|word| **word == name).count();
+        // The names of the other containers may be in the prompt only.
+        let is_listed = quoted_after(&said, "container");
+        if has_word(&said, &name) || has_word(&text.rest, &name) || asked > 1 || others.is_empty() && !is_listed {
+            continue;
+        }
+        let mut finding = Diagnostic::new(
+            &UNKNOWN_RESOURCE,
+            run.content.span(run.statement.range.clone()),
+            format!("neither the prompt nor the task mentions the container `{name}`"),
+        );
+        if let Some(other) = others.first() {
+            finding = finding.here(format!("another command uses `{other}`"));
+        }
+        out.push(finding.help("use the name of a container that setup creates, or that the prompt asks for"));
+    }
+}
+
+/// Whether a text has a name in quotes soon after a word.
+fn quoted_after(text: &str, word: &str) -> bool {
+    text.to_lowercase().match_indices(word).any(|(at, _)| {
+        let rest: String = text.get(at..).unwrap_or_default().chars().take(60).collect();
+        rest.matches(['"', '`', '\'']).count() > 1
+    })
 }
 
 /// Verify requests a resource other than the one that setup creates, at an address that differs in one part.
@@ -843,10 +900,11 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `-l app=web`, where setup only creates resources with `app: api`.
+/// `-l app=web` in verify or cleanup, where setup only creates resources with `app: api`.
 fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut asked: Vec<(crate::source::Span, String)> = Vec::new();
-    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+    let asks = |phase: PhaseKind| matches!(phase, PhaseKind::Verify | PhaseKind::Cleanup);
+    for script in view.effects.scripts.iter().filter(|script| asks(script.view.phase)) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
             let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
             let after = words.windows(2).find(|pair| matches!(pair[0], "-l" | "--selector")).map(|pair| pair[1]);
@@ -855,7 +913,7 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             asked.extend(after.or(joined).map(|text| (run.content.span(run.statement.range.clone()), text.to_owned())));
         }
     }
-    for step in &view.task.verify.steps {
+    for step in view.task.verify.steps.iter().chain(&view.task.cleanup.steps) {
         step.walk(&mut |step| {
             asked.extend(step.arg("selector").and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))))
         });

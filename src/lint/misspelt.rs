@@ -375,20 +375,23 @@ pub(super) fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Optio
             return Some((outer, name, known));
         }
         outer = format!("{outer}.{name}");
-        place = match (place.0, format!("{}.{name}", place.1).as_str()) {
-            ("cronjob", "spec.jobTemplate.spec") => ("job", "spec".to_owned()),
-            ("deployment" | "statefulset" | "daemonset" | "replicaset" | "job", "spec.template.spec") => {
-                ("pod", "spec".to_owned())
-            }
-            ("statefulset" | "daemonset" | "replicaset" | "job", path @ "spec.template") => {
-                ("deployment", path.to_owned())
-            }
-            ("pod", "spec.initContainers") => ("pod", "spec.containers".to_owned()),
-            (kind, path) => (kind, path.to_owned()),
-        };
+        place = inner_place(place.0, &format!("{}.{name}", place.1));
         last = segment;
     }
     None
+}
+
+/// The kind and the path under which the table of kubectl has the fields of a place: pods in a template are pods.
+pub(super) fn inner_place<'k>(kind: &'k str, path: &str) -> (&'k str, String) {
+    match (kind, path) {
+        ("cronjob", "spec.jobTemplate.spec") => ("job", "spec".to_owned()),
+        ("deployment" | "statefulset" | "daemonset" | "replicaset" | "job", "spec.template.spec") => {
+            ("pod", "spec".to_owned())
+        }
+        ("statefulset" | "daemonset" | "replicaset" | "job", "spec.template") => ("deployment", path.to_owned()),
+        ("pod", "spec.initContainers") => ("pod", "spec.containers".to_owned()),
+        _ => (kind, path.to_owned()),
+    }
 }
 
 /// `grep -c Runing` in the output of `kubectl get pods`, `.status.phase` compared with `Runing`: not a known state, but

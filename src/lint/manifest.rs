@@ -1,0 +1,319 @@
+//! Manifests in scripts that the API of Kubernetes refuses.
+
+use std::ops::Range;
+
+use super::{TaskView, misspelt};
+use crate::{
+    bash::tools::{self, Tool},
+    diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
+    effects::{
+        script::{Content, HOLE},
+        shell::Run,
+    },
+    rule,
+    source::Span,
+    yaml::{self, Data, Node},
+};
+
+rule! {
+    pub static INVALID_MANIFEST = "invalid-manifest", Verdict;
+}
+
+/// Requires that the manifest is a here-document of a command whose failure is not ignored.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(tool) = tools::tool("kubectl") else { return };
+    for followed in &view.effects.scripts {
+        let runs = &followed.trace.runs;
+        for run in runs.iter().filter(|run| !run.lenient && is_applied(run, runs)) {
+            let Some(body) = document(run.content, run.statement.range.start) else { continue };
+            for range in documents(&run.content.text, body) {
+                let text: String =
+                    run.content.text[range.clone()].chars().map(|c| if c == HOLE { '$' } else { c }).collect();
+                let file = run.content.span(range.clone()).file;
+                let Ok(tree) = yaml::parse(file, text, &mut Diagnostics::default()) else { continue };
+                let mut found = Vec::new();
+                Manifest { tool, found: &mut found }.read(tree.root());
+                for fault in found {
+                    let place = fault.place.start as usize + range.start..fault.place.end as usize + range.start;
+                    let finding =
+                        Diagnostic::new(&INVALID_MANIFEST, run.content.span(place), fault.message).help(fault.help);
+                    out.push(if fault.likely { finding.strength(Strength::Warning) } else { finding });
+                }
+            }
+        }
+    }
+}
+
+/// Whether a command sends the text of a here-document to the API, or writes it to a file that another command sends.
+fn is_applied(run: &Run<'_>, runs: &[Run<'_>]) -> bool {
+    run.input.is_some() && sends(run, "-")
+        || run.statement.name() == "cat"
+            && run.input.is_some()
+            && run
+                .output
+                .as_ref()
+                .and_then(|file| file.literal())
+                .is_some_and(|file| runs.iter().any(|other| !other.lenient && sends(other, file)))
+}
+
+/// `kubectl apply -f FILE`.
+fn sends(run: &Run<'_>, file: &str) -> bool {
+    if run.statement.tool() != "kubectl" {
+        return false;
+    }
+    let mut verb = false;
+    let mut option = false;
+    for word in run.words.iter().skip(1).filter_map(|word| word.literal()) {
+        if option && word == file || word.strip_prefix("--filename=").or_else(|| word.strip_prefix("-f")) == Some(file)
+        {
+            return verb;
+        }
+        option = matches!(word, "-f" | "--filename");
+        verb |= matches!(word, "apply" | "create");
+    }
+    false
+}
+
+/// The text of the here-document that starts on the line of a statement.
+fn document(content: &Content, at: usize) -> Option<Range<usize>> {
+    let text = content.text.as_str();
+    let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let end = begin + text[begin..].find('\n')?;
+    let (_, rest) = text[begin..end].split_once("<<")?;
+    let word = rest.strip_prefix('-').unwrap_or(rest).trim_start();
+    let quote = word.chars().next().filter(|c| matches!(c, '\'' | '"'));
+    let word = quote.map_or(word, |quote| &word[quote.len_utf8()..]);
+    let last = word.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(word.len());
+    let delimiter = word.get(..last).filter(|word| !word.is_empty())?;
+    let mut line = end + 1;
+    loop {
+        let rest = text.get(line..)?;
+        let length = rest.find('\n').unwrap_or(rest.len());
+        if rest[..length].trim_matches('\t') == delimiter {
+            return Some(end + 1..line);
+        }
+        line += length + 1;
+    }
+}
+
+/// The documents of a manifest, which lines of `---` separate.
+fn documents(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut begin, mut at) = (body.start, body.start);
+    for line in text[body.clone()].split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            found.push(begin..at);
+            begin = at + line.len();
+        }
+        at += line.len();
+    }
+    found.push(begin..body.end);
+    found.retain(|range| text[range.clone()].contains("kind:"));
+    found
+}
+
+struct Fault {
+    place: Span,
+    message: String,
+    help: String,
+    /// Whether a newer API may know more.
+    likely: bool,
+}
+
+struct Manifest<'t, 'f> {
+    tool: &'t Tool,
+    found: &'f mut Vec<Fault>,
+}
+
+/// Fields that contain an integer, never a text.
+const NUMBERS: [&str; 13] = [
+    "replicas",
+    "minReplicas",
+    "maxReplicas",
+    "containerPort",
+    "hostPort",
+    "nodePort",
+    "parallelism",
+    "completions",
+    "backoffLimit",
+    "activeDeadlineSeconds",
+    "initialDelaySeconds",
+    "periodSeconds",
+    "terminationGracePeriodSeconds",
+];
+
+/// Fields whose values are texts, each under a key that the author chooses.
+const TEXTS: [&str; 6] = ["labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"];
+
+impl Manifest<'_, '_> {
+    fn read(&mut self, root: Node<'_>) {
+        let Some(kind) = root.get("kind").and_then(Node::as_str) else { return };
+        let lower = kind.to_lowercase();
+        let kind = self.tool.kind(kind).map_or(lower.as_str(), |(kind, _)| kind);
+        let version = root.get("apiVersion").and_then(Node::as_str).unwrap_or_default();
+        // Other groups have kinds of the same name.
+        if !self
+            .tool
+            .under(kind, "version")
+            .iter()
+            .any(|known| *known == version || known.strip_suffix('*').is_some_and(|group| version.starts_with(group)))
+        {
+            return;
+        }
+        self.named(kind, root);
+        for entry in root.entries() {
+            if self.tool.is_under(kind, "top", entry.name) == Some(false) && is_known(entry.name) {
+                self.unknown(kind, "", entry.name, entry.key.span(), &self.tool.under(kind, "top"));
+            } else {
+                self.fields(kind, (kind, entry.name), entry.name, entry.value);
+            }
+        }
+        self.selected(kind, root);
+        self.restarts(kind, root);
+    }
+
+    /// Reads what is under a field. `shown` is its path, and `place` is where the table of the program has its fields.
+    fn fields(&mut self, kind: &str, place: (&str, &str), shown: &str, node: Node<'_>) {
+        for item in node.items() {
+            self.fields(kind, place, shown, item);
+        }
+        let name = shown.rsplit('.').next().unwrap_or(shown);
+        let texts = TEXTS.contains(&name) && (shown == name || !matches!(name, "data"))
+            || name == "selector" && kind == "service" && shown == "spec.selector";
+        for entry in node.entries().filter(|entry| is_known(entry.name)) {
+            let (key, value) = (entry.name, entry.value);
+            let path = format!("{shown}.{key}");
+            if texts || key == "value" && name == "env" {
+                self.text(&path, value);
+                continue;
+            }
+            if self.tool.is_under(place.0, place.1, key) == Some(false) {
+                self.unknown(kind, shown, key, entry.key.span(), &self.tool.under(place.0, place.1));
+                continue;
+            }
+            let port = key == "port" && kind == "service" && shown == "spec.ports";
+            if (port || NUMBERS.contains(&key)) && value.as_str().is_some_and(is_known) {
+                self.found.push(Fault {
+                    place: value.span(),
+                    message: format!("Kubernetes refuses this manifest: `{path}` must be a number, not a text"),
+                    help: "remove the quotes, or write a number".to_owned(),
+                    likely: false,
+                });
+            }
+            let inner = format!("{}.{key}", place.1);
+            let inner = misspelt::inner_place(place.0, &inner);
+            self.fields(kind, (inner.0, &inner.1), &path, value);
+        }
+    }
+
+    fn unknown(&mut self, kind: &str, outer: &str, name: &str, place: Span, known: &[&str]) {
+        let near = nearest(name, known.iter().copied());
+        let path = if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") };
+        self.found.push(Fault {
+            place,
+            message: format!("Kubernetes refuses this manifest: a {kind} has no field `{path}`"),
+            help: match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if outer.is_empty() => format!("its fields are {}", known.join(", ")),
+                None => format!("the fields of `{outer}` are {}", known.join(", ")),
+            },
+            likely: near.is_none(),
+        });
+    }
+
+    /// A number or a truth value where a text is required.
+    fn text(&mut self, path: &str, value: Node<'_>) {
+        let what = match value.data() {
+            Data::Bool(_) => "a truth value",
+            Data::Int(_) | Data::Float(_) => "a number",
+            _ => return,
+        };
+        self.found.push(Fault {
+            place: value.span(),
+            message: format!("Kubernetes refuses this manifest: `{path}` must be a text, not {what}"),
+            help: format!("quote it: `\"{}\"`", value.written()),
+            likely: false,
+        });
+    }
+
+    /// The name of most resources is part of a host name.
+    fn named(&mut self, kind: &str, root: Node<'_>) {
+        let Some(name) = root.get("metadata").and_then(|metadata| metadata.get("name")) else { return };
+        let Some(text) = name.as_str().filter(|text| is_known(text)) else { return };
+        let free = matches!(kind, "role" | "rolebinding" | "clusterrole" | "clusterrolebinding");
+        if !free && text.contains(|c: char| c.is_ascii_uppercase() || c == '_' || c == ' ') {
+            self.found.push(Fault {
+                place: name.span(),
+                message: format!("Kubernetes refuses this manifest: `{text}` is not a valid name"),
+                help: "a name consists of lowercase letters, digits, `-` and `.`".to_owned(),
+                likely: false,
+            });
+        }
+    }
+
+    /// The pods of a workload have the labels by which it selects them.
+    fn selected(&mut self, kind: &str, root: Node<'_>) {
+        if !matches!(kind, "deployment" | "statefulset" | "daemonset" | "replicaset") {
+            return;
+        }
+        let path = |names: &[&str]| names.iter().try_fold(root, |node, name| node.get(name));
+        let Some(selector) = path(&["spec", "selector", "matchLabels"]) else { return };
+        let labels = path(&["spec", "template", "metadata", "labels"]);
+        for entry in selector.entries() {
+            let own = labels.and_then(|labels| labels.get(entry.name)).and_then(Node::text);
+            let Some(wanted) = entry.value.text().filter(|text| is_known(text)) else { continue };
+            if own == Some(wanted)
+                || own.is_some_and(|own| !is_known(own))
+                || labels.is_some_and(|l| l.entries().any(|e| !is_known(e.name)))
+            {
+                continue;
+            }
+            self.found.push(Fault {
+                place: entry.key.span(),
+                message: format!(
+                    "Kubernetes refuses this manifest: the template of the pods has no label `{}: {wanted}`",
+                    entry.name
+                ),
+                help: "use the same labels in `spec.selector.matchLabels` and `spec.template.metadata.labels`"
+                    .to_owned(),
+                likely: false,
+            });
+        }
+    }
+
+    /// The pods of a job are not restarted for ever, and those of a deployment are.
+    fn restarts(&mut self, kind: &str, root: Node<'_>) {
+        let pods: &[&str] = match kind {
+            "job" | "deployment" | "statefulset" | "daemonset" | "replicaset" => &["spec", "template", "spec"],
+            "cronjob" => &["spec", "jobTemplate", "spec", "template", "spec"],
+            _ => return,
+        };
+        let Some(pod) = pods.iter().try_fold(root, |node, name| node.get(name)) else { return };
+        let policy = pod.get("restartPolicy");
+        let is_job = matches!(kind, "job" | "cronjob");
+        let fits = match policy.and_then(Node::as_str) {
+            Some(policy) if !is_known(policy) => true,
+            Some("OnFailure" | "Never") => is_job,
+            Some("Always") => !is_job,
+            _ => !is_job && policy.is_none(),
+        };
+        let whole = pod.entries().all(|entry| is_known(entry.name)) && pod.get("containers").is_some();
+        if !fits && whole {
+            let place = policy.or_else(|| pod.get("containers")).map_or(pod.span(), Node::span);
+            let first =
+                Span::new(place.file, place.start as usize..place.start as usize + usize::from(policy.is_none()));
+            let (what, values) = if is_job { ("job", "`OnFailure` or `Never`") } else { (kind, "`Always`") };
+            self.found.push(Fault {
+                place: if policy.is_some() { place } else { first },
+                message: format!("Kubernetes refuses this manifest: the `restartPolicy` of a {what} must be {values}"),
+                help: "set it beside `containers`".to_owned(),
+                likely: false,
+            });
+        }
+    }
+}
+
+/// Whether a text contains nothing that the shell fills in.
+fn is_known(text: &str) -> bool {
+    !text.contains(['$', '`', '\\'])
+}
