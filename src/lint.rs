@@ -198,6 +198,7 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     addressed::check(view, out);
     nowhere::check(view, out);
     service_port::check(view, out);
+    swapped::check(view, out);
     series::check(view, out);
 }
 

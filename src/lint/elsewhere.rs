@@ -28,7 +28,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     called_otherwise(view, out);
     places(view, out);
     containers(view, out);
-    super::swapped::check(view, out);
     scattered(view, out);
     ports(view, out);
     urls(view, out);

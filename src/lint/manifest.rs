@@ -1,17 +1,19 @@
 //! Manifests in scripts that the API of Kubernetes refuses.
 
-use std::ops::Range;
+use std::{ops::Range, path::PathBuf};
 
 use super::{TaskView, misspelt};
 use crate::{
     bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     effects::{
+        asked,
         script::{Content, HOLE},
         shell::Run,
     },
+    hir::OperationKind,
     rule,
-    source::Span,
+    source::{FileId, Span, resolve},
     yaml::{self, Data, Node},
 };
 
@@ -19,59 +21,105 @@ rule! {
     pub static INVALID_MANIFEST = "invalid-manifest", Verdict;
 }
 
-/// Requires that the manifest is a here-document of a command whose failure is not ignored.
+/// Requires that the manifest is a here-document, or a file in the task's directory, of a command whose failure is not ignored; or an
+/// argument of an operation.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = tools::tool("kubectl") else { return };
+    let mut read: Vec<PathBuf> = Vec::new();
     for followed in &view.effects.scripts {
         let runs = &followed.trace.runs;
-        for run in runs.iter().filter(|run| !run.lenient && is_applied(run, runs)) {
-            let Some(body) = document(run.content, run.statement.range.start) else { continue };
-            for range in documents(&run.content.text, body) {
-                let text: String =
-                    run.content.text[range.clone()].chars().map(|c| if c == HOLE { '$' } else { c }).collect();
-                let file = run.content.span(range.clone()).file;
-                let Ok(tree) = yaml::parse(file, text, &mut Diagnostics::default()) else { continue };
-                let mut found = Vec::new();
-                Manifest { tool, found: &mut found }.read(tree.root());
-                for fault in found {
-                    let place = fault.place.start as usize + range.start..fault.place.end as usize + range.start;
-                    let finding =
-                        Diagnostic::new(&INVALID_MANIFEST, run.content.span(place), fault.message).help(fault.help);
-                    out.push(if fault.likely { finding.strength(Strength::Warning) } else { finding });
+        for run in runs.iter().filter(|run| !run.lenient) {
+            let content = run.content;
+            if is_applied(run, runs) {
+                let Some(body) = document(content, run.statement.range.start) else { continue };
+                let text = content.text[body.clone()].replace(HOLE, "$");
+                for fault in faults(&text, view.unit.file, tool) {
+                    let place = fault.place.start + body.start..fault.place.end + body.start;
+                    out.push(fault.at(content.span(place)));
                 }
+                continue;
             }
+            let path = sent(run).filter(|path| *path != "-" && !path.contains("://"));
+            let Some(path) = path.zip(followed.view.dir.as_ref()).map(|(path, dir)| resolve(dir, path)) else {
+                continue;
+            };
+            let text = view.files.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            let Some(text) = text.filter(|_| !read.contains(&path)) else { continue };
+            let found = faults(&text, view.unit.file, tool);
+            if !found.is_empty() {
+                let file = view.sources.add(&path, text.as_str());
+                out.extend(found.into_iter().map(|fault| {
+                    let place = Span::new(file, fault.place.clone());
+                    fault.at(place)
+                }));
+            }
+            read.push(path);
         }
     }
+    view.task.walk(&mut |_, step| {
+        let name = step.op.name.rsplit('.').next().unwrap_or_default();
+        let is_operation = matches!(step.op.kind, OperationKind::Extension { .. })
+            && matches!(name, "create" | "apply" | "createResource" | "applyManifest");
+        let lenient = step.continue_on_error.is_some_and(|lenient| lenient.value);
+        let arg = step.arg("manifest").or_else(|| step.arg("resource"));
+        // The arguments may be the manifest itself.
+        let whole = || step.args.iter().find(|(name, _)| name.value == "apiVersion");
+        let node = match arg {
+            Some(arg) => view.unit.tree.node_at(arg.span),
+            None => whole().and_then(|(name, _)| view.unit.tree.mapping_of(name.span)),
+        };
+        let Some(node) = node.filter(|_| is_operation && !lenient && step.expect.is_none()) else { return };
+        if let Some(text) = node.as_str() {
+            let found = faults(text, view.unit.file, tool);
+            out.extend(found.into_iter().map(|fault| {
+                let place = node.cooked(fault.place.clone());
+                fault.at(place)
+            }));
+        } else {
+            let mut found = Vec::new();
+            Manifest { tool, found: &mut found, is_alone: arg.is_some() }.read(node);
+            out.extend(found.into_iter().map(|fault| {
+                let place = Span::new(view.unit.file, fault.place.clone());
+                fault.at(place)
+            }));
+        }
+    });
+}
+
+/// What is wrong with the documents of a manifest. The places are ranges of the text.
+fn faults(text: &str, file: FileId, tool: &Tool) -> Vec<Fault> {
+    let mut found = Vec::new();
+    for range in documents(text, 0..text.len()) {
+        let Ok(tree) = yaml::parse(file, &text[range.clone()], &mut Diagnostics::default()) else { continue };
+        let begin = found.len();
+        Manifest { tool, found: &mut found, is_alone: true }.read(tree.root());
+        for fault in found.iter_mut().skip(begin) {
+            fault.place = fault.place.start + range.start..fault.place.end + range.start;
+        }
+    }
+    found
 }
 
 /// Whether a command sends the text of a here-document to the API, or writes it to a file that another command sends.
 fn is_applied(run: &Run<'_>, runs: &[Run<'_>]) -> bool {
-    run.input.is_some() && sends(run, "-")
+    run.input.is_some() && sent(run) == Some("-")
         || run.statement.name() == "cat"
             && run.input.is_some()
             && run
                 .output
                 .as_ref()
                 .and_then(|file| file.literal())
-                .is_some_and(|file| runs.iter().any(|other| !other.lenient && sends(other, file)))
+                .is_some_and(|file| runs.iter().any(|other| !other.lenient && sent(other) == Some(file)))
 }
 
-/// `kubectl apply -f FILE`.
-fn sends(run: &Run<'_>, file: &str) -> bool {
+/// The file of `kubectl apply -f FILE`.
+fn sent<'r>(run: &'r Run<'_>) -> Option<&'r str> {
     if run.statement.tool() != "kubectl" {
-        return false;
+        return None;
     }
-    let mut verb = false;
-    let mut option = false;
-    for word in run.words.iter().skip(1).filter_map(|word| word.literal()) {
-        if option && word == file || word.strip_prefix("--filename=").or_else(|| word.strip_prefix("-f")) == Some(file)
-        {
-            return verb;
-        }
-        option = matches!(word, "-f" | "--filename");
-        verb |= matches!(word, "apply" | "create");
-    }
-    false
+    let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+    let verb = words.iter().position(|word| matches!(*word, "apply" | "create"))?;
+    asked::value_of(&words[verb..], "-f", "--filename").filter(|file| !file.is_empty())
 }
 
 /// The text of the here-document that starts on the line of a statement.
@@ -113,16 +161,25 @@ fn documents(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
 }
 
 struct Fault {
-    place: Span,
+    place: Range<usize>,
     message: String,
     help: String,
     /// Whether a newer API may know more.
     likely: bool,
 }
 
+impl Fault {
+    fn at(self, place: Span) -> Diagnostic {
+        let finding = Diagnostic::new(&INVALID_MANIFEST, place, self.message).help(self.help);
+        if self.likely { finding.strength(Strength::Warning) } else { finding }
+    }
+}
+
 struct Manifest<'t, 'f> {
     tool: &'t Tool,
     found: &'f mut Vec<Fault>,
+    /// Whether the resource has no other keys beside its own.
+    is_alone: bool,
 }
 
 /// Fields that contain an integer, never a text.
@@ -162,8 +219,11 @@ impl Manifest<'_, '_> {
         }
         self.named(kind, root);
         for entry in root.entries() {
-            if self.tool.is_under(kind, "top", entry.name) == Some(false) && is_known(entry.name) {
-                self.unknown(kind, "", entry.name, entry.key.span(), &self.tool.under(kind, "top"));
+            if self.tool.is_under(kind, "top", entry.name) == Some(false) {
+                if !self.is_alone || !is_known(entry.name) {
+                    continue;
+                }
+                self.unknown(kind, "", entry.name, entry.key.span().range(), &self.tool.under(kind, "top"));
             } else {
                 self.fields(kind, (kind, entry.name), entry.name, entry.value);
             }
@@ -188,13 +248,13 @@ impl Manifest<'_, '_> {
                 continue;
             }
             if self.tool.is_under(place.0, place.1, key) == Some(false) {
-                self.unknown(kind, shown, key, entry.key.span(), &self.tool.under(place.0, place.1));
+                self.unknown(kind, shown, key, entry.key.span().range(), &self.tool.under(place.0, place.1));
                 continue;
             }
             let port = key == "port" && kind == "service" && shown == "spec.ports";
             if (port || NUMBERS.contains(&key)) && value.as_str().is_some_and(is_known) {
                 self.found.push(Fault {
-                    place: value.span(),
+                    place: value.span().range(),
                     message: format!("Kubernetes refuses this manifest: `{path}` must be a number, not a text"),
                     help: "remove the quotes, or write a number".to_owned(),
                     likely: false,
@@ -206,7 +266,7 @@ impl Manifest<'_, '_> {
         }
     }
 
-    fn unknown(&mut self, kind: &str, outer: &str, name: &str, place: Span, known: &[&str]) {
+    fn unknown(&mut self, kind: &str, outer: &str, name: &str, place: Range<usize>, known: &[&str]) {
         let near = nearest(name, known.iter().copied());
         let path = if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") };
         self.found.push(Fault {
@@ -229,7 +289,7 @@ impl Manifest<'_, '_> {
             _ => return,
         };
         self.found.push(Fault {
-            place: value.span(),
+            place: value.span().range(),
             message: format!("Kubernetes refuses this manifest: `{path}` must be a text, not {what}"),
             help: format!("quote it: `\"{}\"`", value.written()),
             likely: false,
@@ -243,7 +303,7 @@ impl Manifest<'_, '_> {
         let free = matches!(kind, "role" | "rolebinding" | "clusterrole" | "clusterrolebinding");
         if !free && text.contains(|c: char| c.is_ascii_uppercase() || c == '_' || c == ' ') {
             self.found.push(Fault {
-                place: name.span(),
+                place: name.span().range(),
                 message: format!("Kubernetes refuses this manifest: `{text}` is not a valid name"),
                 help: "a name consists of lowercase letters, digits, `-` and `.`".to_owned(),
                 likely: false,
@@ -269,7 +329,7 @@ impl Manifest<'_, '_> {
                 continue;
             }
             self.found.push(Fault {
-                place: entry.key.span(),
+                place: entry.key.span().range(),
                 message: format!(
                     "Kubernetes refuses this manifest: the template of the pods has no label `{}: {wanted}`",
                     entry.name
@@ -299,12 +359,10 @@ impl Manifest<'_, '_> {
         };
         let whole = pod.entries().all(|entry| is_known(entry.name)) && pod.get("containers").is_some();
         if !fits && whole {
-            let place = policy.or_else(|| pod.get("containers")).map_or(pod.span(), Node::span);
-            let first =
-                Span::new(place.file, place.start as usize..place.start as usize + usize::from(policy.is_none()));
+            let place = policy.or_else(|| pod.get("containers")).map_or(pod.span(), Node::span).range();
             let (what, values) = if is_job { ("job", "`OnFailure` or `Never`") } else { (kind, "`Always`") };
             self.found.push(Fault {
-                place: if policy.is_some() { place } else { first },
+                place: if policy.is_some() { place } else { place.start..place.start + 1 },
                 message: format!("Kubernetes refuses this manifest: the `restartPolicy` of a {what} must be {values}"),
                 help: "set it beside `containers`".to_owned(),
                 likely: false,
@@ -313,7 +371,7 @@ impl Manifest<'_, '_> {
     }
 }
 
-/// Whether a text contains nothing that the shell fills in.
+/// Whether a text contains nothing that the shell or a hole fills in.
 fn is_known(text: &str) -> bool {
-    !text.contains(['$', '`', '\\'])
+    !text.contains(['$', '`', '\\', '{'])
 }
