@@ -23,6 +23,7 @@ mod cleanup;
 mod cluster;
 mod collisions;
 mod dead_check;
+mod commands;
 mod comparison;
 mod config;
 mod constant;
@@ -217,11 +218,18 @@ fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
     wide::check(view, out);
 }
 
+/// A condition of verify that always holds.
+fn always_holds(view: &TaskView<'_>, out: &mut Diagnostics) {
+    always_true::check(view, out);
+    commands::always(view, out);
+}
+
 /// A value that is never printed.
 fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
     values::check(view, out);
     answers::impossible(view, out);
     tallies::sorted(view, out);
+    commands::counts(view, out);
 }
 
 /// A comparison that means something else, or whose sides never have the same form.
@@ -305,6 +313,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     tallies::check(view, &mut found);
     inverted::said_otherwise(view, &mut found);
     affixed::check(view, &mut found);
+    commands::siblings(view, &mut found);
     affixed::without_part(view, &mut found);
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
@@ -517,7 +526,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
     Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },
     Lint { rule: &comparison::COMPARES_OTHERWISE, found: Found::InTask(compares_otherwise) },
-    Lint { rule: &always_true::ALWAYS_TRUE, found: Found::InTask(always_true::check) },
+    Lint { rule: &always_true::ALWAYS_TRUE, found: Found::InTask(always_holds) },
     Lint { rule: &comparison::QUOTED_VARIABLE, found: Found::InTask(comparison::quoted) },
     Lint { rule: &dead_check::STATUS_IGNORED, found: Found::InTask(status_ignored) },
     Lint { rule: &capture::GREP_ENDS_SCRIPT, found: Found::InTask(capture::grep) },

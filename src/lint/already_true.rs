@@ -257,6 +257,10 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             {
                 let key = path.rsplit('.').next().unwrap_or(path);
                 let Some(value) = given_number(view, key, &act.thing.kind) else { continue };
+                // A quota may keep the pods from being created.
+                if key != "replicas" && facts::elsewhere(view).rest.to_lowercase().contains("resourcequota") {
+                    continue;
+                }
                 // Next to a check that does not hold yet, a weaker check is acceptable.
                 let fails = |other: &Question<'_>| {
                     let same =

@@ -61,7 +61,13 @@ pub(super) fn rounds(content: &Content) -> Vec<Fault> {
             let text = content.text.get(range.clone()).unwrap_or_default();
             text.contains(&format!("${name}")) || text.contains(&format!("${{{name}"))
         };
-        if values.len() < 2 {
+        let chosen = [
+            format!("case ${name}"),
+            format!("case \"${name}"),
+            format!("case \"${{{name}"),
+            format!("case ${{{name}"),
+        ];
+        if values.len() < 2 || chosen.iter().any(|case| text.contains(case)) {
             return;
         }
         body.iter().for_each(|s| {

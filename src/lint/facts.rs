@@ -591,6 +591,8 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
             }
         });
     });
+    // A variable of jq.
+    found.retain(|fact| !fact.value.as_str().is_some_and(|value| value.starts_with('$')));
     found
 }
 

@@ -186,6 +186,15 @@ pub(super) fn refs(view: &TaskView<'_>, out: &mut Diagnostics) {
         all.extend(view.task.env.iter().map(|(_, value)| super::texts::written(value)));
         all.join("\n")
     };
+    for (name, span) in &gone {
+        if matches!(name.as_str(), "main" | "master") {
+            let message = format!("this deletes the default branch `{name}`");
+            out.push(
+                Diagnostic::new(&DELETES_FOREIGN_RESOURCE, *span, message)
+                    .help("delete only what setup creates or the prompt asks for"),
+            );
+        }
+    }
     for (name, span) in gone.into_iter().filter(|(name, _)| name.len() > 2 && !names_ref(&texts, name)) {
         let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
         let words = || texts.split(part).map(|word| word.trim_end_matches('.'));

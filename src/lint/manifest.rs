@@ -26,6 +26,7 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = tools::tool("kubectl") else { return };
     let mut read: Vec<PathBuf> = Vec::new();
+    let mut workloads: Vec<Workload> = Vec::new();
     for followed in &view.effects.scripts {
         let runs = &followed.trace.runs;
         for run in runs.iter().filter(|run| !run.lenient) {
@@ -33,7 +34,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if is_applied(run, runs) {
                 let Some(body) = document(content, run.statement.range.start) else { continue };
                 let text = content.text[body.clone()].replace(HOLE, "$");
-                for fault in faults(&text, view.unit.file, tool) {
+                for fault in faults(&text, view.unit.file, tool, &mut workloads) {
                     let place = fault.place.start + body.start..fault.place.end + body.start;
                     out.push(fault.at(content.span(place)));
                 }
@@ -45,7 +46,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             };
             let text = view.files.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             let Some(text) = text.filter(|_| !read.contains(&path)) else { continue };
-            let found = faults(&text, view.unit.file, tool);
+            let found = faults(&text, view.unit.file, tool, &mut workloads);
             if !found.is_empty() {
                 let file = view.sources.add(&path, text.as_str());
                 out.extend(found.into_iter().map(|fault| {
@@ -70,29 +71,64 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         let Some(node) = node.filter(|_| is_operation && !lenient && step.expect.is_none()) else { return };
         if let Some(text) = node.as_str() {
-            let found = faults(text, view.unit.file, tool);
+            let found = faults(text, view.unit.file, tool, &mut workloads);
             out.extend(found.into_iter().map(|fault| {
                 let place = node.cooked(fault.place.clone());
                 fault.at(place)
             }));
         } else {
             let mut found = Vec::new();
-            Manifest { tool, found: &mut found, is_alone: arg.is_some() }.read(node);
+            Manifest { tool, found: &mut found, workloads: &mut workloads, is_alone: arg.is_some() }.read(node);
             out.extend(found.into_iter().map(|fault| {
                 let place = Span::new(view.unit.file, fault.place.clone());
                 fault.at(place)
             }));
         }
     });
+    images(view, &workloads, out);
+}
+
+/// `kubectl set image deployment/web app=nginx:1.27`, where the deployment has no container `app`.
+fn images(view: &TaskView<'_>, workloads: &[Workload], out: &mut Diagnostics) {
+    for run in view.effects.scripts.iter().flat_map(|script| &script.trace.runs) {
+        let words: Vec<&str> = run.words.iter().skip(1).map(|word| word.literal().unwrap_or_default()).collect();
+        if workloads.is_empty() || run.statement.tool() != "kubectl" {
+            continue;
+        }
+        let operands: Vec<&str> = tools::operands("kubectl", &words).copied().collect();
+        let ["set", "image", rest @ ..] = operands.as_slice() else { continue };
+        let (kind, name, rest) = match rest {
+            [first, rest @ ..] if first.contains('/') => {
+                let (kind, name) = first.split_once('/').unwrap_or_default();
+                (kind, name, rest)
+            }
+            [kind, name, rest @ ..] => (*kind, *name, rest),
+            _ => continue,
+        };
+        let Some((kind, _)) = tools::tool("kubectl").and_then(|tool| tool.kind(kind)) else { continue };
+        let mut known = workloads.iter().filter(|workload| workload.kind == kind && workload.name == name);
+        let Some(workload) = known.next().filter(|_| known.next().is_none()) else { continue };
+        for container in rest.iter().filter_map(|word| word.split_once('=')).map(|(container, _)| container) {
+            if container != "*" && !container.is_empty() && !workload.containers.iter().any(|known| known == container)
+            {
+                let message = format!("the {kind} `{name}` has no container `{container}`, so this fails");
+                let names = workload.containers.join("`, `");
+                out.push(
+                    Diagnostic::new(&INVALID_MANIFEST, run.content.span(run.statement.range.clone()), message)
+                        .help(format!("its containers: `{names}`")),
+                );
+            }
+        }
+    }
 }
 
 /// What is wrong with the documents of a manifest. The places are ranges of the text.
-fn faults(text: &str, file: FileId, tool: &Tool) -> Vec<Fault> {
+fn faults(text: &str, file: FileId, tool: &Tool, workloads: &mut Vec<Workload>) -> Vec<Fault> {
     let mut found = Vec::new();
     for range in documents(text, 0..text.len()) {
         let Ok(tree) = yaml::parse(file, &text[range.clone()], &mut Diagnostics::default()) else { continue };
         let begin = found.len();
-        Manifest { tool, found: &mut found, is_alone: true }.read(tree.root());
+        Manifest { tool, found: &mut found, workloads, is_alone: true }.read(tree.root());
         for fault in found.iter_mut().skip(begin) {
             fault.place = fault.place.start + range.start..fault.place.end + range.start;
         }
@@ -160,6 +196,13 @@ fn documents(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
+/// A workload of a manifest, with the names of its containers.
+struct Workload {
+    kind: String,
+    name: String,
+    containers: Vec<String>,
+}
+
 struct Fault {
     place: Range<usize>,
     message: String,
@@ -178,6 +221,7 @@ impl Fault {
 struct Manifest<'t, 'f> {
     tool: &'t Tool,
     found: &'f mut Vec<Fault>,
+    workloads: &'f mut Vec<Workload>,
     /// Whether the resource has no other keys beside its own.
     is_alone: bool,
 }
@@ -228,6 +272,7 @@ impl Manifest<'_, '_> {
                 self.fields(kind, (kind, entry.name), entry.name, entry.value);
             }
         }
+        self.containers(kind, root);
         self.selected(kind, root);
         self.restarts(kind, root);
     }
@@ -258,6 +303,18 @@ impl Manifest<'_, '_> {
                     message: format!("Kubernetes refuses this manifest: `{path}` must be a number, not a text"),
                     help: "remove the quotes, or write a number".to_owned(),
                     likely: false,
+                });
+            }
+            if matches!(key, "memory" | "guest" | "storage" | "ephemeral-storage")
+                && value.as_str().is_some_and(|text| {
+                    text.strip_suffix('m').is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+                })
+            {
+                self.found.push(Fault {
+                    place: value.span().range(),
+                    message: format!("`{}` is a number of thousandths of a byte", value.written()),
+                    help: "write `Mi` for mebibytes".to_owned(),
+                    likely: true,
                 });
             }
             let inner = format!("{}.{key}", place.1);
@@ -308,6 +365,22 @@ impl Manifest<'_, '_> {
                 help: "a name consists of lowercase letters, digits, `-` and `.`".to_owned(),
                 likely: false,
             });
+        }
+    }
+
+    /// Records a workload whose containers are all known.
+    fn containers(&mut self, kind: &str, root: Node<'_>) {
+        let path = |names: &[&str]| names.iter().try_fold(root, |node, name| node.get(name));
+        let name = path(&["metadata", "name"]).and_then(Node::as_str).filter(|name| is_known(name));
+        let pod = path(&["spec", "template", "spec"]).or_else(|| path(&["spec"]).filter(|_| kind == "pod"));
+        let Some((name, pod)) = name.zip(pod) else { return };
+        let lists = ["containers", "initContainers"].into_iter().filter_map(|list| pod.get(list));
+        let names: Option<Vec<String>> = lists
+            .flat_map(Node::items)
+            .map(|container| container.get("name")?.as_str().filter(|name| is_known(name)).map(str::to_owned))
+            .collect();
+        if let Some(containers) = names.filter(|names| !names.is_empty()) {
+            self.workloads.push(Workload { kind: kind.to_owned(), name: name.to_owned(), containers });
         }
     }
 

@@ -1641,6 +1641,10 @@ pub(super) fn expected(view: &TaskView<'_>) -> Vec<(Span, String)> {
             }
         }
     }
+    // Values that are arguments of a function.
+    let known: BTreeSet<Span> = found.iter().map(|(span, _)| *span).collect();
+    let asked = facts::asked(view).iter().filter(|fact| fact.exact && !fact.typed);
+    found.extend(asked.map(|fact| (fact.span, fact.text())).filter(|(span, _)| !known.contains(span)));
     for step in &view.task.verify.steps {
         step.walk(&mut |step| {
             let mut add = |arg: &crate::hir::Arg<crate::hir::Def>, key: &str| {

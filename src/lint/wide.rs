@@ -93,7 +93,9 @@ fn listed(view: &TaskView<'_>, out: &mut Diagnostics) {
             let has =
                 |options: &[&str]| rest.iter().any(|word| options.contains(&word.split('=').next().unwrap_or(word)));
             let span = run.content.span(run.statement.range.clone());
-            if !has(&FILTERS) && labelled {
+            // A filter selects those of the task.
+            let selects = script.view.content.text.contains("select(");
+            if !has(&FILTERS) && labelled && !selects {
                 let message = format!("this lists every {kind} of the repository, not only those of the task");
                 let help = "list only what has the label that setup gives: `--label …`";
                 out.push(Diagnostic::new(&DELETES_FOREIGN_RESOURCE, span, message).help(help));
