@@ -542,6 +542,57 @@ fn files_are_written_only_to_the_requested_location() {
     world.run(&["convert", "nowhere"]).expect(2, &["nowhere"]);
 }
 
+/// Programs may read a directory under any path, so the name of a directory in a script is enough.
+#[test]
+fn the_output_tree_contains_directories_that_scripts_name() {
+    let world = World::new(&[]);
+    let task = |name: &str| {
+        format!(
+            "kind: Task\nmetadata: {{name: {name}, difficulty: easy}}\nsteps:\n  verify: {{file: {name}.sh}}\n  prompt: {{inline: x}}\n"
+        )
+    };
+    let scripts = [
+        ("variable", "M=manifests\nkubectl apply -f \"$M/a.yaml\" || exit 1\n"),
+        ("pattern", "for f in manifests/*.yaml; do kubectl apply -f $f || exit 1; done\n"),
+        ("option", "kubectl create configmap m --from-file=manifests || exit 1\n"),
+        ("copied", "cp -r manifests /tmp/m && kubectl apply -k /tmp/m\n"),
+    ];
+    for (name, script) in scripts {
+        world.write(&format!("{name}/task.yaml"), &task(name));
+        world.write(&format!("{name}/{name}.sh"), &format!("#!/usr/bin/env bash\n{script}"));
+        world.write(&format!("{name}/manifests/a.yaml"), "kind: Pod\n");
+        world.write(&format!("{name}/others/b.yaml"), "kind: Pod\n");
+        let out = format!("new-{name}");
+        world.run(&["convert", name, "--target", "builtin", "--out", &out, "--no-verify"]).expect(0, &[]);
+        let files: Vec<_> = contents(&world.path(&out)).into_iter().map(|(path, _)| path).collect();
+        let has = |file: &str| files.contains(&world.path(&format!("{out}/{file}")));
+        assert!(has("manifests/a.yaml") && !has("others/b.yaml"), "{name}: {files:?}");
+    }
+}
+
+#[test]
+fn a_task_whose_script_needs_a_file_outside_of_the_tree_is_not_written() {
+    let world = World::new(&[]);
+    let script = "#!/usr/bin/env bash\n. ../helpers/lib.sh\nq=$(mktemp)\ncheck \"$q\"\n";
+    world.write("suite/helpers/lib.sh", "check() { test -s \"$1\"; }\n");
+    world.write("suite/one/verify.sh", script);
+    make_executable(&world.path("suite/one/verify.sh"));
+    world.write(
+        "suite/one/task.yaml",
+        "kind: Task\nmetadata: {name: one, difficulty: easy}\nsteps:\n  verify: {file: verify.sh}\n  prompt: {inline: x}\n",
+    );
+    let task = world.path("suite/one/task.yaml");
+    fs::create_dir(world.path("elsewhere")).unwrap();
+    let gevals = env!("CARGO_BIN_EXE_gevals");
+    let convert = format!("{gevals} convert {} --target builtin --no-verify --out", task.display());
+    let ran = world.shell(&format!("cd elsewhere && {convert} new"));
+    assert!(ran.code == Some(2) && ran.err.contains("lib.sh`, which is outside of the converted tree"), "{}", ran.err);
+    assert!(!world.path("elsewhere/new").exists());
+    // The same from a directory that contains both.
+    let ran = world.shell(&format!("cd suite && {convert} ../new"));
+    assert!(ran.code == Some(0) && world.path("new/helpers/lib.sh").exists(), "{}", ran.err);
+}
+
 #[test]
 fn the_output_tree_contains_each_referenced_file_once() {
     let world = suite_of_two();

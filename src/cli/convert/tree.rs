@@ -85,7 +85,10 @@ pub fn write(
     // Scripts name helpers, which may name others.
     let disk = Listed::new(&Disk);
     while let Some((text, dir)) = open.pop() {
-        for file in mentions(&text, &dir, &disk).into_keys() {
+        let whole = folders(&text, &dir, &disk)
+            .into_iter()
+            .filter(|folder| !written.iter().any(|task| task.starts_with(folder)));
+        for file in mentions(&text, &dir, &disk).into_keys().chain(whole) {
             if !written.contains(&file) && copies.insert(file.clone()) && file.is_file() {
                 open.push((text_of(&file, files), folder(&file)));
             }
@@ -96,7 +99,15 @@ pub fn write(
     let mut made = Vec::new();
     for from in &copies {
         match from.strip_prefix(&root) {
-            Ok(inside) => copies_of(from, &out.join(inside), files, &mut notes, &mut made),
+            Ok(inside) => {
+                if from.is_file() {
+                    let text = text_of(from, files);
+                    let away: BTreeSet<PathBuf> =
+                        copies.iter().filter(|copy| !copy.starts_with(&root)).cloned().collect();
+                    needs_outside(&text, &text, from, &out.join(inside), &away)?;
+                }
+                copies_of(from, &out.join(inside), files, &mut notes, &mut made);
+            }
             Err(_) => {
                 notes.push(format!("`{}` is outside the tree and was not copied", from.display()));
                 outside.insert(from.clone());
@@ -107,6 +118,7 @@ pub fn write(
         let from = absolute(path);
         let to = out.join(from.strip_prefix(&root).unwrap_or(&from));
         let text = rebased(&new.text, &folder(&from), &folder(&absolute(&to)), &outside);
+        needs_outside(&new.text, &text, &from, &to, &outside)?;
         made.push(New { from, to, text: Some(text) });
     }
     if made.iter().any(|New { from, to, .. }| {
@@ -142,6 +154,41 @@ fn text_of(path: &Path, files: &dyn Files) -> String {
     let small = fs::metadata(path).is_ok_and(|m| m.len() < 1 << 20);
     let text = || String::from_utf8(files.read(path).ok()?).ok();
     if small { text().unwrap_or_default() } else { String::new() }
+}
+
+/// Refuses a file whose scripts name a file outside of the tree that they would not find from the new directory: only the paths of the
+/// keys `file` and `workdir` are rewritten.
+fn needs_outside(old: &str, new: &str, from: &Path, to: &Path, outside: &BTreeSet<PathBuf>) -> Result<(), Fault> {
+    if outside.is_empty() {
+        return Ok(());
+    }
+    let disk = Listed::new(&Disk);
+    let found = mentions(new, &folder(&absolute(to)), &disk);
+    let mut named = mentions(old, &folder(from), &disk).into_keys();
+    let Some(file) = named.find(|file| outside.contains(file) && !found.contains_key(file)) else { return Ok(()) };
+    let why = format!(
+        "`{}` uses `{}`, which is outside of the converted tree; nothing was written: convert the directory that contains both",
+        from.display(),
+        file.display()
+    );
+    Err((status::USAGE, why))
+}
+
+/// The directories beside a file whose names are words of its text: programs may read them under any path (`"$DIR/a.yaml"`,
+/// `--from-file=manifests`).
+fn folders(text: &str, dir: &Path, files: &dyn Files) -> Vec<PathBuf> {
+    // What follows a `/` or precedes it is part of a path, which is read as such.
+    let end = |c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
+    let texts = text.lines().filter(|line| {
+        let key = line.trim_start().trim_start_matches("- ");
+        !key.starts_with("workdir: ") && !key.starts_with("file: ")
+    });
+    let words: BTreeSet<&str> = texts
+        .flat_map(|line| line.split(end))
+        .filter(|word| word.len() > 1 && !word.starts_with('.') && !word.contains('/'))
+        .collect();
+    let is_folder = |path: &PathBuf| matches!(files.stat(path), Some(Stat::Dir));
+    words.into_iter().map(|word| dir.join(word)).filter(is_folder).collect()
 }
 
 /// The directory that becomes the new tree: the one that contains the tasks, the evals and the files below the current

@@ -322,6 +322,11 @@ impl<'a> Lifter<'a> {
             (1, _) => by_line(&words).then_some((self.command(last, st, true)?, true)),
             // `grep X | wc -l` is `grep -c X`, whose status then does not matter.
             (_, "grep") => {
+                // With `-o`, each match is a line, and `-c` counts lines of the text.
+                let each = |word: &&str| {
+                    *word == "--only-matching" || word.starts_with('-') && !word.starts_with("--") && word.contains('o')
+                };
+                words[1..].iter().all(|word| !each(word)).then_some(())?;
                 let mut list = list.to_vec();
                 if let Some(Stmt { kind: Kind::Simple(grep), .. }) = list.last_mut() {
                     grep.words.insert(1, Word::read("-c", 0));
@@ -330,7 +335,16 @@ impl<'a> Lifter<'a> {
                 out.last()?.any_status();
                 (!strict).then_some((out, false))
             }
-            (_, "jq") => Some((self.filtered(list, st, strict, true)?, true)),
+            // A text may be empty, and an empty last line is no line of an output.
+            (_, "jq") => {
+                let raw = |word: &&str| {
+                    word.starts_with("--raw")
+                        || word.starts_with("--join")
+                        || word.starts_with('-') && !word.starts_with("--") && word.contains(['r', 'j'])
+                };
+                words[1..].iter().all(|word| !raw(word)).then_some(())?;
+                Some((self.filtered(list, st, strict, true)?, true))
+            }
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     bash::{
         self,
         ast::{Kind, Part, Redirect, Simple, Stmt, Word},
-        tools::{fails_with_one, looks},
+        tools::{self, fails_with_one, looks},
     },
     builtin::command::ExitCode,
     convert::{
@@ -778,6 +778,8 @@ fn limit(words: &[String]) -> Limit {
     let bound = (bound, bound.and_then(parse));
     let seconds = match bound {
         (_, Some(0)) | (Some(_), None) => whole,
+        // The limit of helm is for each operation in the cluster, and that of a wait may be for each resource.
+        (Some(_), Some(_)) if name == "helm" || waits_for_several(&words) => whole,
         (_, Some(seconds)) => (seconds + 10).min(whole),
         (None, None) => {
             let has = |list: &[&str]| words.iter().any(|w| list.contains(w));
@@ -803,6 +805,20 @@ fn limit(words: &[String]) -> Limit {
         }
     };
     Limit { seconds, asked: matches!(bound.1, Some(1..)) }
+}
+
+/// Whether a command waits for several resources: `kubectl wait pod/a pod/b`, or those with a label.
+fn waits_for_several(words: &[&str]) -> bool {
+    let Some(at) = words.iter().position(|word| *word == "wait") else { return false };
+    let selects = |word: &&str| {
+        matches!(*word, "-l" | "--selector" | "--all") || word.starts_with("--selector=") || word.starts_with("-l=")
+    };
+    let operands: Vec<&&str> = tools::operands("kubectl", &words[at..]).skip(1).collect();
+    let several = match operands.first() {
+        Some(first) if first.contains('/') => operands.len() > 1,
+        _ => operands.len() > 2,
+    };
+    matches!(words[0].rsplit('/').next(), Some("kubectl" | "oc")) && (several || words.iter().any(selects))
 }
 
 /// Returns the subject of a command, as a name for its step: `pods` for `kubectl get pods -n shop`.
@@ -849,9 +865,11 @@ fn reads_input(name: &str, words: &[String], input: Input) -> bool {
     match name {
         "jq" => {
             let files = ["-n", "--null-input", "--args", "--jsonargs", "--slurpfile", "--rawfile", "-f", "--from-file"];
-            plain(&[]) == 1
-                && !has(&files)
-                && !words.iter().any(|w| w.starts_with("-") && !w.starts_with("--") && w.contains('n'))
+            let short =
+                |letter: char| words.iter().any(|w| w.starts_with('-') && !w.starts_with("--") && w.contains(letter));
+            // As a text, the input differs from the file at its end.
+            let raw = has(&["--raw-input"]) || short('R');
+            plain(&[]) == 1 && !has(&files) && !short('n') && (!raw || input == Input::Exact)
         }
         "grep" | "egrep" | "fgrep" => {
             let pattern = words.iter().find(|w| !w.starts_with('-')).cloned().unwrap_or_default();

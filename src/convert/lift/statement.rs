@@ -394,11 +394,29 @@ pub fn join(base: &str, below: &str) -> String {
 
 /// Whether programs read a variable by its name.
 pub fn is_special(name: &str) -> bool {
-    const PREFIXES: [&str; 17] = [
+    const PREFIXES: [&str; 22] = [
         "KUBE", "HELM_", "DOCKER_", "COMPOSE_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "SSL_", "XDG_",
-        "CURL_", "PYTHON", "NODE_OPT", "NPM_", "BASH",
+        "CURL_", "PYTHON", "NODE_OPT", "NPM_", "BASH", "ETCDCTL_", "OPENSSL_", "GREP_", "JQ_", "CARGO_",
     ];
-    const NAMES: [&str; 30] = [
+    const NAMES: [&str; 48] = [
+        "MYSQL_PWD",
+        "MYSQL_HOST",
+        "MYSQL_TCP_PORT",
+        "MYSQL_UNIX_PORT",
+        "MYSQL_HOME",
+        "REDISCLI_AUTH",
+        "VAULT_ADDR",
+        "VAULT_TOKEN",
+        "VAULT_NAMESPACE",
+        "CONTAINER_HOST",
+        "ARGOCD_SERVER",
+        "ARGOCD_AUTH_TOKEN",
+        "ARGOCD_OPTS",
+        "PGSERVICE",
+        "PGSSLMODE",
+        "POSIXLY_CORRECT",
+        "NO_COLOR",
+        "GOPATH",
         "PATH",
         "HOME",
         "USER",
