@@ -445,7 +445,7 @@ fn row(wanted: &Wanted<'_>) -> Option<Fault> {
     // A word that is not known may be an option, unless it is the value of one.
     let mut unknown = words.windows(2).filter(|pair| pair[1] == "\u{1a}");
     let open = unknown.any(|pair| !matches!(pair[0], "-n" | "--namespace" | "-l" | "--selector" | "--filter" | "-f"));
-    (plain && !open && !words.iter().any(|word| formats(&word))).then(|| {
+    (plain && !open && !words.iter().any(formats)).then(|| {
         let message =
             format!("this prints a table with several columns, and never a line that is only `{}`", wanted.text);
         (wanted.span, message, help.to_owned())

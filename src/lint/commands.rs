@@ -161,16 +161,20 @@ pub fn leaves(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `kubectl label node NODE eval=1` in setup, and nothing that removes the label.
 fn labels(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let text = |phase: PhaseKind| {
-        let scripts = view.scripts.iter().filter(move |script| script.phase == phase);
-        scripts.map(|script| script.content.text.as_str()).collect::<Vec<_>>().join("\n")
+    let labelled = |run: &&Run<'_>| {
+        run.statement.tool() == "kubectl"
+            && run.words.iter().any(|word| matches!(word.literal(), Some("label" | "annotate")))
     };
+    if !runs(view, PhaseKind::Setup).any(|run| labelled(&run)) {
+        return;
+    }
+    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
+    let cleanup = scripts.map(|script| script.content.text.as_str()).collect::<Vec<_>>().join("\n");
     let own = ["kind create", "kind delete", "k3d", "minikube", "kwokctl", "vcluster"];
-    let cleanup = text(PhaseKind::Cleanup);
     if cleanup.is_empty() || own.iter().any(|word| cleanup.contains(word)) || !view.effects.sees(PhaseKind::Cleanup) {
         return;
     }
-    for run in runs(view, PhaseKind::Setup).filter(|run| run.statement.tool() == "kubectl") {
+    for run in runs(view, PhaseKind::Setup).filter(labelled) {
         let words = literals(run);
         let at = words.iter().position(|word| matches!(*word, "label" | "annotate"));
         let is_node =
