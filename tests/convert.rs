@@ -1248,6 +1248,11 @@ fn conversions_that_are_almost_equivalent_are_refuted() {
             "test -f /tmp/moved/out/a.txt || exit 1\nwant_out=1\nfor d in out; do\n  n=$(find /tmp/moved/$d -type f | wc -l)\n  w=want_$d\n  if [ \"$n\" -ne \"${!w}\" ]; then exit 1; fi\ndone\nkubectl get svc web",
             &[("want_out=1\n", "")],
         ),
+        // Several matches on one line.
+        (
+            "[ \"$(kubectl get pods -o jsonpath='{.items[*].status.phase}' | grep -o Running | wc -l)\" -eq 1 ] || exit 1",
+            &[("grep -o Running | wc -l", "grep -c Running")],
+        ),
         // A variable that may be unset or empty.
         (
             ": \"${REPO:?no repository}\"\ngh issue view 3 -R \"$REPO\" | grep -q CLOSED",

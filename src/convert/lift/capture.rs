@@ -847,9 +847,17 @@ fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
 
 /// Converts a pattern: `*text*`, `text*` or `*text`.
 pub(super) fn globbed(source: &str) -> Option<Expect> {
-    let inner = source.trim_matches('*');
-    let text: String = inner.chars().filter(|c| *c != '"' && *c != '\'').collect();
-    if text.is_empty() || text.contains(['*', '?', '[', '\\', '$', '(']) {
+    let mut text = String::new();
+    let mut quote = None;
+    for c in source.trim_matches('*').chars() {
+        match (quote, c) {
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(open), _) if c == open => quote = None,
+            (None, '*' | '?' | '[' | '\\' | '$' | '(' | '`') | (Some('"'), '\\' | '$' | '`') => return None,
+            _ => text.push(c),
+        }
+    }
+    if text.is_empty() || quote.is_some() {
         return None;
     }
     let escaped = template::escape(&regex::escape(&text));
