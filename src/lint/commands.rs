@@ -35,7 +35,7 @@ pub fn always(view: &TaskView<'_>, out: &mut Diagnostics) {
             let message =
                 "with `--watch=false`, this prints the status and succeeds, also if the rollout is not complete";
             let finding = Diagnostic::new(&ALWAYS_TRUE, run.content.span(run.statement.range.clone()), message);
-            out.push(finding.help("remove `--watch=false`, and set `--timeout`"));
+            out.push(finding.help("remove `--watch=false`, and set `--timeout`").strength(Strength::Warning));
         }
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {

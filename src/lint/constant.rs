@@ -80,8 +80,10 @@ const OF_BASH: [&str; 12] = [
     "MACHTYPE",
 ];
 
-/// `[ -z "$HOSTNAME" ]`, in a script that does not set this variable.
+/// `[ -z "$HOSTNAME" ]`, in a script of bash that does not set this variable.
 fn set_by_shell(s: &Statement, content: &Content) -> Option<Fault> {
+    let is_bash = |line: &str| line.starts_with("#!") && line.contains("bash");
+    content.text.lines().next().filter(|line| is_bash(line))?;
     let is_test = matches!(s.kind, Kind::Test) || matches!(s.name(), "test" | "[");
     let text =
         content.text.get(s.range.clone()).filter(|text| is_test && (text.contains("-z") || text.contains("-n")))?;
