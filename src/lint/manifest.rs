@@ -432,10 +432,11 @@ impl Manifest<'_, '_> {
         };
         let whole = pod.entries().all(|entry| is_known(entry.name)) && pod.get("containers").is_some();
         if !fits && whole {
-            let place = policy.or_else(|| pod.get("containers")).map_or(pod.span(), Node::span).range();
+            let containers = pod.entry("containers").map(|entry| entry.key);
+            let place = policy.or(containers).map_or(pod.span(), Node::span).range();
             let (what, values) = if is_job { ("job", "`OnFailure` or `Never`") } else { (kind, "`Always`") };
             self.found.push(Fault {
-                place: if policy.is_some() { place } else { place.start..place.start + 1 },
+                place,
                 message: format!("Kubernetes refuses this manifest: the `restartPolicy` of a {what} must be {values}"),
                 help: "set it beside `containers`".to_owned(),
                 likely: false,
