@@ -570,6 +570,21 @@ fn the_output_tree_contains_directories_that_scripts_name() {
     }
 }
 
+/// An error of the original is marked in the result, also if it was in a file of the task.
+#[test]
+fn errors_in_script_files_do_not_prevent_a_conversion() {
+    let world = World::new(&[]);
+    let head = "kind: Task\nmetadata: {name: t, difficulty: easy}\nsteps:\n  prompt: {inline: Change the password.}\n";
+    world.write("t.yaml", &format!("{head}  verify: {{file: verify.sh}}\n"));
+    let check = "[ \"$(kubectl get secret db -n x -o jsonpath='{.data.password}')\" = s3cret ] || exit 1\n";
+    world.write("verify.sh", &format!("#!/usr/bin/env bash\n{check}"));
+    make_executable(&world.path("verify.sh"));
+    world.run(&["check", "t.yaml"]).expect(1, &["impossible-value"]);
+    let ran = world.run(&["convert", "t.yaml", "--target", "builtin", "--no-verify"]);
+    assert!(ran.out.contains("# gevals: inherited(impossible-value)"), "{:?} {} {}", ran.code, ran.out, ran.err);
+    assert!(ran.out.contains("run: kubectl get secret db"), "{}", ran.out);
+}
+
 #[test]
 fn a_task_whose_script_needs_a_file_outside_of_the_tree_is_not_written() {
     let world = World::new(&[]);

@@ -5,7 +5,7 @@ mod api;
 mod tree;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -27,7 +27,7 @@ use crate::{
     hir::Dialect,
     host::disk::write_atomic,
     project::TaskUnit,
-    source::{Files, Sources, normalize},
+    source::{Files, Sources, mentions, normalize},
 };
 
 const EXAMPLES: &str = "\
@@ -644,14 +644,16 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files
     for outcome in outcomes {
         let Ok(new) = &mut outcome.result else { continue };
         let path = normalize(&outcome.path);
-        let of = |found: &[Diagnostic], sources: &Sources| -> Vec<Diagnostic> {
-            let mine = found.iter().filter(|d| d.strength.is_error() && normalize(&sources.path(d.span)) == path);
-            mine.cloned().collect()
+        let of = |found: &[Diagnostic], sources: &Sources, files: &BTreeSet<PathBuf>| -> Vec<Diagnostic> {
+            let is_own = |d: &&Diagnostic| d.strength.is_error() && files.contains(&normalize(&sources.path(d.span)));
+            found.iter().filter(is_own).cloned().collect()
         };
-        let before: Vec<&str> = of(&compiled.diagnostics, old).iter().map(|d| d.rule.name).collect();
+        // What is now in the task may have been in its scripts.
+        let scripts = scripts(&path, files);
+        let before: Vec<&str> = of(&compiled.diagnostics, old, &scripts).iter().map(|d| d.rule.name).collect();
         let mut marks: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         let unit = again.project.tasks.iter().find(|t| normalize(&t.path) == path);
-        let after = of(&again.diagnostics, &sources);
+        let after = of(&again.diagnostics, &sources, &BTreeSet::from([path.clone()]));
         let hard = after.iter().find(|d| d.strength == Strength::Hard);
         let added = after.iter().find(|d| !before.contains(&d.rule.name));
         if let Some(d) = hard.or(added) {
@@ -678,6 +680,23 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files
         }
         new.text = marked(&new.text, &marks);
     }
+}
+
+/// A task and the files that it names, with those that they name.
+fn scripts(task: &Path, files: &dyn Files) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::from([task.to_owned()]);
+    let mut open = vec![task.to_owned()];
+    while let Some(file) = open.pop() {
+        let Some(text) = files.read(&file).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else { continue };
+        let dir = file.parent().unwrap_or(Path::new(""));
+        for (named, is_folder) in mentions(&text, dir, files) {
+            let named = normalize(&named);
+            if !is_folder && found.insert(named.clone()) {
+                open.push(named);
+            }
+        }
+    }
+    found
 }
 
 /// Adds a comment above each line that has an error of the original.
