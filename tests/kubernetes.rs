@@ -190,6 +190,8 @@ async fn the_extension_works_on_a_real_api() {
     clusters_are_found_as_kubectl_finds_them(&plane).await;
     operations_do_what_kubectl_does(&plane).await;
     prove_names_what_stays_in_a_cluster(&plane).await;
+    invalid_manifests_are_refused_by_the_api(&plane).await;
+    the_table_has_every_field_of_the_api(&plane).await;
 }
 
 async fn operations_do_what_their_pages_say(plane: &Plane) {
@@ -327,6 +329,149 @@ async fn helm_operations_are_broken_without_helm() {
     let extension = Extension::start_by(command).await;
     let answer = extension.execute("helmList", &json!({})).await;
     assert_eq!(answer["error"]["message"], "`helm` is not on the PATH", "{answer}");
+}
+
+/// What the rule `invalid-manifest` reports is refused by the API or lost, and what it does not report is accepted.
+async fn invalid_manifests_are_refused_by_the_api(plane: &Plane) {
+    let deployment = || {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
+            "replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web", "tier": "front"}},
+                "spec": {"containers": [{"name": "web", "image": "nginx", "ports": [{"containerPort": 80}],
+                    "env": [{"name": "PORT", "value": "80"}], "resources": {"limits": {"cpu": 1, "memory": "64Mi"}}}]}}}})
+    };
+    let job = || {
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"}, "spec": {"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "sum", "image": "busybox", "args": ["true"]}]}}}})
+    };
+    let service = || {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}})
+    };
+    let settings =
+        || json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"port": "80"}});
+    // The manifest, the parent of the changed field, the field, and its value.
+    let faults: [(Value, &str, &str, Value); 18] = [
+        (deployment(), "/spec", "replica", json!(3)),
+        (deployment(), "/spec", "replicas", json!("3")),
+        (deployment(), "/spec/selector/matchLabels", "app", json!("api")),
+        (deployment(), "/spec/template/spec", "restartPolicy", json!("Never")),
+        (deployment(), "/spec/template/spec/containers/0", "port", json!([{"containerPort": 80}])),
+        (deployment(), "/spec/template/spec/containers/0/ports/0", "containerPort", json!("80")),
+        (deployment(), "/spec/template/spec/containers/0/env/0", "value", json!(80)),
+        (deployment(), "/spec/template/spec/containers/0/env/0", "value", json!(true)),
+        (deployment(), "/spec/template/metadata/labels", "tier", json!(1.5)),
+        (deployment(), "/metadata", "name", json!("Web_1")),
+        (job(), "/spec/template/spec", "restartPolicy", json!("Always")),
+        (job(), "/spec", "backoffLimit", json!("3")),
+        (service(), "/spec", "selectors", json!({"app": "web"})),
+        (service(), "/spec/selector", "app", json!(1)),
+        (service(), "/spec/ports/0", "port", json!("80")),
+        (service(), "/spec/ports/0", "targetport", json!(80)),
+        (settings(), "/data", "port", json!(80)),
+        (settings(), "/metadata", "name", json!("my settings")),
+    ];
+    let client = plane.client().await;
+    let world = World::new(&[]);
+    for right in [deployment(), job(), service(), settings()] {
+        assert_eq!(refusal(&client, &right).await, None, "{right}");
+        assert!(!reports(&world, &right), "{right}");
+    }
+    for (right, parent, field, value) in faults {
+        let mut wrong = right.clone();
+        wrong.pointer_mut(parent).unwrap()[field] = value;
+        assert!(refusal(&client, &wrong).await.is_some(), "the API accepts {wrong}");
+        assert!(reports(&world, &wrong), "not reported: {wrong}");
+    }
+}
+
+/// Whether `check` reports a manifest that setup applies.
+fn reports(world: &World, manifest: &Value) -> bool {
+    let text = serde_json::to_string(manifest).unwrap();
+    world.write(
+        "t.yaml",
+        &format!(
+            "kind: Task\nmetadata: {{name: t}}\nsteps:\n  setup:\n    inline: |\n      #!/usr/bin/env bash\n      set -e\n      kubectl apply -f - <<'EOF'\n      {text}\n      EOF\n  verify:\n    inline: kubectl get pod web\n  prompt:\n    inline: x\n"
+        ),
+    );
+    world.run(&["check", "--no-cache", "t.yaml"]).out.contains("invalid-manifest")
+}
+
+/// Sends an object to the API, without keeping it. Returns the fault, if any; a field that the API does not keep is one.
+async fn refusal(client: &Client, object: &Value) -> Option<String> {
+    let sent: kube::api::DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let version = object["apiVersion"].as_str().unwrap();
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let kind = kube::api::GroupVersionKind::gvk(group, version, object["kind"].as_str().unwrap());
+    let objects: kube::Api<kube::api::DynamicObject> =
+        kube::Api::namespaced_with(client.clone(), "default", &kube::api::ApiResource::from_gvk(&kind));
+    let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
+    match objects.create(&dry, &sent).await {
+        Ok(kept) => lost(object, &serde_json::to_value(kept).unwrap()).then(|| "a field is lost".to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Whether a field of an object is missing in another one.
+fn lost(sent: &Value, kept: &Value) -> bool {
+    match (sent, kept) {
+        (Value::Object(sent), Value::Object(kept)) => {
+            sent.iter().any(|(name, value)| kept.get(name).is_none_or(|kept| lost(value, kept)))
+        }
+        (Value::Array(sent), Value::Array(kept)) => sent.iter().zip(kept).any(|(sent, kept)| lost(sent, kept)),
+        _ => false,
+    }
+}
+
+/// A field that the table of kubectl lacks would be reported as unknown.
+async fn the_table_has_every_field_of_the_api(plane: &Plane) {
+    let request = axum::http::Request::get("/openapi/v2").body(Vec::new()).unwrap();
+    let text = plane.client().await.request_text(request).await.unwrap();
+    let api: Value = serde_json::from_str(&text).unwrap();
+    let definitions = api["definitions"].as_object().unwrap();
+    let kubectl = gevals::bash::tools::tool("kubectl").unwrap();
+    let groups: BTreeSet<(&str, &str)> = include_str!("../src/bash/tools/kubectl.fields")
+        .lines()
+        .filter(|line| !line.starts_with(['#', ' ']))
+        .filter_map(|line| line.split_once(':')?.0.split_once(' '))
+        .collect();
+    // The schema of a field, or of the items of its list.
+    fn followed<'a>(mut schema: &'a Value, definitions: &'a Map<String, Value>) -> &'a Value {
+        loop {
+            if let Some(name) = schema["$ref"].as_str() {
+                schema = &definitions[name.rsplit('/').next().unwrap()];
+            } else if schema["items"].is_object() {
+                schema = &schema["items"];
+            } else {
+                return schema;
+            }
+        }
+    }
+    let mut compared = 0;
+    for (kind, place) in
+        groups.into_iter().filter(|(kind, place)| *kind != "any" && *place != "version" && !place.ends_with(" not"))
+    {
+        let versions = kubectl.under(kind, "version");
+        let is_kind = |schema: &&Value| {
+            schema["x-kubernetes-group-version-kind"].as_array().into_iter().flatten().any(|known| {
+                let group = known["group"].as_str().unwrap();
+                let version = known["version"].as_str().unwrap();
+                let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+                known["kind"].as_str().unwrap().to_lowercase() == kind && versions.contains(&version.as_str())
+            })
+        };
+        let Some(mut schema) = definitions.values().find(is_kind) else { continue };
+        let parts = place.split('.').filter(|part| *part != "top");
+        for part in parts {
+            schema = &followed(schema, definitions)["properties"][part];
+            assert!(schema.is_object(), "a {kind} has no field {place}");
+        }
+        for name in followed(schema, definitions)["properties"].as_object().into_iter().flat_map(Map::keys) {
+            assert_eq!(kubectl.is_under(kind, place, name), Some(true), "{kind} {place}.{name}");
+        }
+        compared += 1;
+    }
+    assert!(compared > 60, "{compared}");
 }
 
 /// A hundred waits on one connection take as long as one.

@@ -24,7 +24,7 @@ rule! {
 /// Requires that the manifest is a here-document, or a file in the task's directory, of a command whose failure is not ignored; or an
 /// argument of an operation.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(tool) = tools::tool("kubectl") else { return };
+    let Some(tool) = view.tools.tool("kubectl") else { return };
     let mut read: Vec<PathBuf> = Vec::new();
     let mut workloads: Vec<Workload> = Vec::new();
     for followed in &view.effects.scripts {
@@ -34,7 +34,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if is_applied(run, runs) {
                 let Some(body) = document(content, run.statement.range.start) else { continue };
                 let text = content.text[body.clone()].replace(HOLE, "$");
-                for fault in faults(&text, view.unit.file, tool, &mut workloads) {
+                let found = faults(&text, view.unit.file, tool, &mut workloads);
+                for fault in found.into_iter().filter(|fault| !fault.ignored || !is_unvalidated(run)) {
                     let place = fault.place.start + body.start..fault.place.end + body.start;
                     out.push(fault.at(content.span(place)));
                 }
@@ -46,7 +47,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             };
             let text = view.files.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             let Some(text) = text.filter(|_| !read.contains(&path)) else { continue };
-            let found = faults(&text, view.unit.file, tool, &mut workloads);
+            let mut found = faults(&text, view.unit.file, tool, &mut workloads);
+            found.retain(|fault| !fault.ignored || !is_unvalidated(run));
             if !found.is_empty() {
                 let file = view.sources.add(&path, text.as_str());
                 out.extend(found.into_iter().map(|fault| {
@@ -105,7 +107,7 @@ fn images(view: &TaskView<'_>, workloads: &[Workload], out: &mut Diagnostics) {
             [kind, name, rest @ ..] => (*kind, *name, rest),
             _ => continue,
         };
-        let Some((kind, _)) = tools::tool("kubectl").and_then(|tool| tool.kind(kind)) else { continue };
+        let Some((kind, _)) = view.tools.tool("kubectl").and_then(|tool| tool.kind(kind)) else { continue };
         let mut known = workloads.iter().filter(|workload| workload.kind == kind && workload.name == name);
         let Some(workload) = known.next().filter(|_| known.next().is_none()) else { continue };
         for container in rest.iter().filter_map(|word| word.split_once('=')).map(|(container, _)| container) {
@@ -125,7 +127,7 @@ fn images(view: &TaskView<'_>, workloads: &[Workload], out: &mut Diagnostics) {
 /// What is wrong with the documents of a manifest. The places are ranges of the text.
 fn faults(text: &str, file: FileId, tool: &Tool, workloads: &mut Vec<Workload>) -> Vec<Fault> {
     let mut found = Vec::new();
-    for range in documents(text, 0..text.len()) {
+    for range in documents(text) {
         let Ok(tree) = yaml::parse(file, &text[range.clone()], &mut Diagnostics::default()) else { continue };
         let begin = found.len();
         Manifest { tool, found: &mut found, workloads, is_alone: true }.read(tree.root());
@@ -158,6 +160,12 @@ fn sent<'r>(run: &'r Run<'_>) -> Option<&'r str> {
     asked::value_of(&words[verb..], "-f", "--filename").filter(|file| !file.is_empty())
 }
 
+/// Whether kubectl does not check the fields of the manifest.
+fn is_unvalidated(run: &Run<'_>) -> bool {
+    let off = ["--validate=false", "--validate=ignore", "--validate=warn"];
+    run.words.iter().filter_map(|word| word.literal()).any(|word| off.contains(&word))
+}
+
 /// The text of the here-document that starts on the line of a statement.
 fn document(content: &Content, at: usize) -> Option<Range<usize>> {
     let text = content.text.as_str();
@@ -181,18 +189,18 @@ fn document(content: &Content, at: usize) -> Option<Range<usize>> {
 }
 
 /// The documents of a manifest, which lines of `---` separate.
-fn documents(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
+fn documents(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let (mut begin, mut at) = (body.start, body.start);
-    for line in text[body.clone()].split_inclusive('\n') {
+    let (mut begin, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
         if line.trim_end() == "---" {
             found.push(begin..at);
             begin = at + line.len();
         }
         at += line.len();
     }
-    found.push(begin..body.end);
-    found.retain(|range| text[range.clone()].contains("kind:"));
+    found.push(begin..text.len());
+    found.retain(|range| text[range.clone()].contains("kind:") || text[range.clone()].contains("\"kind\""));
     found
 }
 
@@ -209,6 +217,8 @@ struct Fault {
     help: String,
     /// Whether a newer API may know more.
     likely: bool,
+    /// Whether only kubectl refuses it, and the API ignores it.
+    ignored: bool,
 }
 
 impl Fault {
@@ -303,6 +313,7 @@ impl Manifest<'_, '_> {
                     message: format!("Kubernetes refuses this manifest: `{path}` must be a number, not a text"),
                     help: "remove the quotes, or write a number".to_owned(),
                     likely: false,
+                    ignored: false,
                 });
             }
             if matches!(key, "memory" | "guest" | "storage" | "ephemeral-storage")
@@ -315,6 +326,7 @@ impl Manifest<'_, '_> {
                     message: format!("`{}` is a number of thousandths of a byte", value.written()),
                     help: "write `Mi` for mebibytes".to_owned(),
                     likely: true,
+                    ignored: false,
                 });
             }
             let inner = format!("{}.{key}", place.1);
@@ -328,13 +340,14 @@ impl Manifest<'_, '_> {
         let path = if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") };
         self.found.push(Fault {
             place,
-            message: format!("Kubernetes refuses this manifest: a {kind} has no field `{path}`"),
+            message: format!("a {kind} has no field `{path}`"),
             help: match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None if outer.is_empty() => format!("its fields are {}", known.join(", ")),
                 None => format!("the fields of `{outer}` are {}", known.join(", ")),
             },
             likely: near.is_none(),
+            ignored: true,
         });
     }
 
@@ -350,6 +363,7 @@ impl Manifest<'_, '_> {
             message: format!("Kubernetes refuses this manifest: `{path}` must be a text, not {what}"),
             help: format!("quote it: `\"{}\"`", value.written()),
             likely: false,
+            ignored: false,
         });
     }
 
@@ -364,6 +378,7 @@ impl Manifest<'_, '_> {
                 message: format!("Kubernetes refuses this manifest: `{text}` is not a valid name"),
                 help: "a name consists of lowercase letters, digits, `-` and `.`".to_owned(),
                 likely: false,
+                ignored: false,
             });
         }
     }
@@ -410,6 +425,7 @@ impl Manifest<'_, '_> {
                 help: "use the same labels in `spec.selector.matchLabels` and `spec.template.metadata.labels`"
                     .to_owned(),
                 likely: false,
+                ignored: false,
             });
         }
     }
@@ -440,6 +456,7 @@ impl Manifest<'_, '_> {
                 message: format!("Kubernetes refuses this manifest: the `restartPolicy` of a {what} must be {values}"),
                 help: "set it beside `containers`".to_owned(),
                 likely: false,
+                ignored: false,
             });
         }
     }
