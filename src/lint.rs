@@ -313,7 +313,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     tallies::check(view, &mut found);
     inverted::said_otherwise(view, &mut found);
     affixed::check(view, &mut found);
-    commands::siblings(view, &mut found);
+    inverted::siblings(view, &mut found);
     affixed::without_part(view, &mut found);
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;

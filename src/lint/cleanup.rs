@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 
 use rustc_hash::FxHashSet;
 
-use super::{TaskView, already_true, commands, lasting, posted, released};
+use super::{TaskView, already_true, lasting, posted, released};
 use crate::{
     ascii::{Ascii, ascii},
     bash::tools,
@@ -36,7 +36,6 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     nearly(view, out);
     posted::check(view, out);
     lasting::check(view, out);
-    commands::leaves(view, out);
 }
 
 /// `mongosh mongodb://localhost/eval-archive`, where the rest of the task uses `eval_archive`.

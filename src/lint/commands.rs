@@ -1,37 +1,37 @@
-//! Commands that have the same result whatever the agent did.
+//! Checks of verify that have the same result whatever the agent did, because of how a command works.
 
 use std::cell::LazyCell;
 
-use super::{
-    TaskView, always_true::ALWAYS_TRUE, embedded, prompt_disagrees::PROMPT_DISAGREES, released::RESOURCE_NOT_RELEASED,
-    values::IMPOSSIBLE_VALUE,
-};
+use super::{TaskView, always_true::ALWAYS_TRUE, embedded, values::IMPOSSIBLE_VALUE};
 use crate::{
     bash::program::{Kind, Repeat, Statement},
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    effects::{asked, script::Content, shell::Run, value::Value},
+    effects::{script::Content, shell::Run, value::Value},
     hir::PhaseKind,
 };
 
-fn runs<'v>(view: &'v TaskView<'_>, phase: PhaseKind) -> impl Iterator<Item = &'v Run<'v>> {
+fn runs<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = &'v Run<'v>> {
     let model: &'v crate::effects::Model<'v> = view.effects;
-    model.scripts.iter().filter(move |script| script.view.phase == phase).flat_map(|script| &script.trace.runs)
+    model.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify).flat_map(|script| &script.trace.runs)
 }
 
-fn literals<'r>(run: &'r Run<'_>) -> Vec<&'r str> {
-    run.words.iter().map(|word| word.literal().unwrap_or_default()).collect()
+/// Whether the output of a command is piped or captured.
+fn is_read(run: &Run<'_>) -> bool {
+    let range = &run.statement.range;
+    let piped = run.content.text.get(range.end..).is_some_and(|rest| rest.trim_start_matches(' ').starts_with('|'));
+    let mut captured = false;
+    run.content.program.walk(&mut |s| {
+        captured |= s.nested.iter().any(|inner| inner.range.start <= range.start && range.end <= inner.range.end);
+    });
+    piped || captured
 }
 
 /// Checks of verify that always succeed: `kubectl rollout status --watch=false`, and the same check for each value of a loop.
 pub fn always(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for run in runs(view, PhaseKind::Verify).filter(|run| run.statement.tool() == "kubectl") {
-        let words = literals(run);
-        let piped = run
-            .content
-            .text
-            .get(run.statement.range.end..)
-            .is_some_and(|rest| rest.trim_start_matches(' ').starts_with('|'));
-        if words.contains(&"rollout") && words.contains(&"status") && words.contains(&"--watch=false") && !piped {
+    for run in runs(view).filter(|run| run.statement.tool() == "kubectl") {
+        let words: Vec<&str> = run.words.iter().filter_map(Value::literal).collect();
+        let unwatched = ["rollout", "status", "--watch=false"].iter().all(|word| words.contains(word));
+        if unwatched && !is_read(run) {
             let message =
                 "with `--watch=false`, this prints the status and succeeds, also if the rollout is not complete";
             let finding = Diagnostic::new(&ALWAYS_TRUE, run.content.span(run.statement.range.clone()), message);
@@ -42,10 +42,8 @@ pub fn always(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &*script.content;
         let reported = LazyCell::new(|| embedded::rounds(content));
         content.program.walk(&mut |s| {
-            let is_reported = |name: &&str| {
-                !name.is_empty() && reported.iter().any(|(place, ..)| content.span(s.range.clone()).contains(*place))
-            };
-            if let Some(name) = same_for_all(s, content).filter(|name| !is_reported(name)) {
+            let is_reported = || reported.iter().any(|(place, ..)| content.span(s.range.clone()).contains(*place));
+            if let Some(name) = same_for_all(s, content).filter(|_| !is_reported()) {
                 let message = format!("each round checks the same: only a message contains `${name}`");
                 let finding = Diagnostic::new(&ALWAYS_TRUE, content.span(embedded::first_line(content, s)), message);
                 out.push(finding.help("use the variable in the check").strength(Strength::Warning));
@@ -132,96 +130,5 @@ pub fn counts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             }
         });
-    }
-}
-
-/// What cleanup cannot do or does not undo: `psql -d shop -c 'DROP DATABASE shop'`, and labels of nodes.
-pub fn leaves(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for run in runs(view, PhaseKind::Cleanup).filter(|run| run.statement.name() == "psql") {
-        let words: Vec<String> = run.words.iter().map(Value::shown).collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let Some(database) = asked::value_of(&words, "-d", "--dbname") else { continue };
-        let drops = words.iter().any(|word| {
-            let mut parts = word.split_whitespace();
-            let names = parts.by_ref().skip_while(|part| !part.eq_ignore_ascii_case("database")).skip(1);
-            let mut names =
-                names.skip_while(|part| part.eq_ignore_ascii_case("if") || part.eq_ignore_ascii_case("exists"));
-            word.to_ascii_lowercase().trim_start().starts_with("drop database")
-                && names.next().is_some_and(|name| name.trim_matches(['"', ';']) == database)
-        });
-        if drops {
-            let message = format!("PostgreSQL refuses to drop `{database}`, because this command is connected to it");
-            let finding =
-                Diagnostic::new(&RESOURCE_NOT_RELEASED, run.content.span(run.statement.range.clone()), message);
-            out.push(finding.help("connect to another database: `-d postgres`, or use `dropdb`"));
-        }
-    }
-    labels(view, out);
-}
-
-/// `kubectl label node NODE eval=1` in setup, and nothing that removes the label.
-fn labels(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let labelled = |run: &&Run<'_>| {
-        run.statement.tool() == "kubectl"
-            && run.words.iter().any(|word| matches!(word.literal(), Some("label" | "annotate")))
-    };
-    if !runs(view, PhaseKind::Setup).any(|run| labelled(&run)) {
-        return;
-    }
-    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
-    let cleanup = scripts.map(|script| script.content.text.as_str()).collect::<Vec<_>>().join("\n");
-    let own = ["kind create", "kind delete", "k3d", "minikube", "kwokctl", "vcluster"];
-    if cleanup.is_empty() || own.iter().any(|word| cleanup.contains(word)) || !view.effects.sees(PhaseKind::Cleanup) {
-        return;
-    }
-    for run in runs(view, PhaseKind::Setup).filter(labelled) {
-        let words = literals(run);
-        let at = words.iter().position(|word| matches!(*word, "label" | "annotate"));
-        let is_node =
-            at.is_some_and(|at| words.get(at + 1).is_some_and(|kind| matches!(*kind, "node" | "nodes" | "no")));
-        let Some(label) = words.iter().find(|word| is_node && !word.starts_with('-') && word.contains('=')) else {
-            continue;
-        };
-        let key = label.split('=').next().unwrap_or_default();
-        if key.is_empty() || cleanup.contains(key) {
-            continue;
-        }
-        let what = if words.contains(&"label") { "label" } else { "annotation" };
-        let message = format!("the {what} `{key}` of the node stays after the task");
-        let finding = Diagnostic::new(&RESOURCE_NOT_RELEASED, run.content.span(run.statement.range.clone()), message);
-        let verb = if what == "label" { "label" } else { "annotate" };
-        out.push(finding.help(format!("add to cleanup: `kubectl {verb} nodes NODE {key}-`")));
-        return;
-    }
-}
-
-/// Fields that are easily confused, each with the word for it.
-const SIBLINGS: [(&str, &str); 5] = [
-    ("livenessProbe", "liveness"),
-    ("readinessProbe", "readiness"),
-    ("startupProbe", "startup"),
-    ("minReplicas", "minimum"),
-    ("maxReplicas", "maximum"),
-];
-
-/// `.readinessProbe` in verify, where setup and the prompt are about `livenessProbe` only.
-pub fn siblings(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let texts = super::facts::elsewhere(view);
-    let read = SIBLINGS.iter().filter(|(field, _)| texts.verify.contains(field)).collect::<Vec<_>>();
-    let [(field, word)] = read.as_slice() else { return };
-    let said = view.effects.prompt.shown();
-    let lower = said.to_lowercase();
-    let is_told = |field: &str, word: &str| texts.rest.contains(field) || said.contains(field) || lower.contains(word);
-    let end = |name: &str| name.trim_start_matches(|c: char| c.is_ascii_lowercase()).to_owned();
-    let mut others = SIBLINGS.iter().filter(|(other, _)| other != field && end(other) == end(field));
-    let Some((other, _)) = others.find(|(other, word)| is_told(other, word)).filter(|_| !is_told(field, word)) else {
-        return;
-    };
-    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
-        let Some(at) = script.content.text.find(field) else { continue };
-        let message = format!("verify reads `{field}`, but the rest of the task only mentions `{other}`");
-        let place = script.content.span(at..at + field.len());
-        out.push(Diagnostic::new(&PROMPT_DISAGREES, place, message).help("check what the prompt asks for"));
-        return;
     }
 }

@@ -1,7 +1,7 @@
 //! Verify expects the opposite of the prompt in a form that a table explains: columns of the system catalog, verbs of RBAC,
-//! ranges of commits, `once`; and a request that sends its own address as a token.
+//! ranges of commits, `once`, probes; and a request that sends its own address as a token.
 
-use super::{TaskView, odd_word::ODD_WORD, prompt_disagrees::PROMPT_DISAGREES, texts, wrong_state::WRONG_STATE};
+use super::{TaskView, facts, odd_word::ODD_WORD, prompt_disagrees::PROMPT_DISAGREES, texts, wrong_state::WRONG_STATE};
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
@@ -526,5 +526,36 @@ pub(super) fn revisions(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .help("require a later revision"),
             );
         }
+    }
+}
+
+/// Fields that are easily confused, each with the word for it.
+const SIBLINGS: [(&str, &str); 5] = [
+    ("livenessProbe", "liveness"),
+    ("readinessProbe", "readiness"),
+    ("startupProbe", "startup"),
+    ("minReplicas", "minimum"),
+    ("maxReplicas", "maximum"),
+];
+
+/// `.readinessProbe` in verify, where setup and the prompt are about `livenessProbe` only.
+pub(super) fn siblings(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let texts = facts::elsewhere(view);
+    let read = SIBLINGS.iter().filter(|(field, _)| texts.verify.contains(field)).collect::<Vec<_>>();
+    let [(field, word)] = read.as_slice() else { return };
+    let said = view.effects.prompt.shown();
+    let lower = said.to_lowercase();
+    let is_told = |field: &str, word: &str| texts.rest.contains(field) || said.contains(field) || lower.contains(word);
+    let end = |name: &str| name.trim_start_matches(|c: char| c.is_ascii_lowercase()).to_owned();
+    let mut others = SIBLINGS.iter().filter(|(other, _)| other != field && end(other) == end(field));
+    let Some((other, _)) = others.find(|(other, word)| is_told(other, word)).filter(|_| !is_told(field, word)) else {
+        return;
+    };
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let Some(at) = script.content.text.find(field) else { continue };
+        let message = format!("verify reads `{field}`, but the rest of the task only mentions `{other}`");
+        let place = script.content.span(at..at + field.len());
+        out.push(Diagnostic::new(&PROMPT_DISAGREES, place, message).help("check what the prompt asks for"));
+        return;
     }
 }

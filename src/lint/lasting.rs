@@ -1,4 +1,4 @@
-//! What outlives a task although it has no namespace to be deleted with: Compose projects, changes to nodes, database roles.
+//! What outlives a task although it has no namespace to be deleted with: Compose projects, changes to nodes, databases and their roles.
 
 use super::{
     TaskView, already_true, facts, foreign::DELETES_FOREIGN_RESOURCE, released::RESOURCE_NOT_RELEASED, texts::has_word,
@@ -7,7 +7,7 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::tools,
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::{Verb, environment, of_template, shell::Run, value::Value},
+    effects::{Verb, asked, environment, of_template, shell::Run, value::Value},
     hir::PhaseKind,
     source::Span,
 };
@@ -18,6 +18,8 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     projects(view, out);
     nodes(view, out);
+    labels(view, out);
+    open_databases(view, out);
     roles(view, out);
 }
 
@@ -249,12 +251,14 @@ const CHANGES: [(&str, &[&str], &str, &str); 3] = [
     ("taint", &["taint"], "taints", "tainted"),
 ];
 
+/// Programs that create a cluster of the task's own.
+const OWN: [&str; 6] = ["kind ", "k3d", "minikube", "kwokctl", "vcluster", "talosctl"];
+
 /// `kubectl cordon NODE` in setup, or as the task of the agent, without `kubectl uncordon` in cleanup.
 fn nodes(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown();
     let lower = said.to_lowercase();
-    // A cluster of the task's own, and commands that may restore the node.
-    const OWN: [&str; 6] = ["kind ", "k3d", "minikube", "kwokctl", "vcluster", "talosctl"];
+    // Commands that may restore the node.
     const RESTORES: [&str; 9] =
         ["patch", "delete node", "replace", "apply", "edit", "oc adm", "make ", "reboot", "delete nodes"];
     if view.task.cleanup.steps.is_empty()
@@ -326,6 +330,63 @@ fn nodes(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn mentions_nodes(view: &TaskView<'_>, said: &str) -> bool {
     const WORDS: [&str; 3] = ["cordon", "drain", "taint"];
     WORDS.iter().any(|word| said.contains(word)) || mentions(view, PhaseKind::Setup, &WORDS)
+}
+
+/// `kubectl label node NODE eval=1` in setup, and nothing that removes the label.
+fn labels(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let labelled = |run: &&Run<'_>| {
+        run.statement.tool() == "kubectl"
+            && run.words.iter().any(|word| matches!(word.literal(), Some("label" | "annotate")))
+    };
+    if !runs(view, PhaseKind::Setup).any(|run| labelled(&run)) {
+        return;
+    }
+    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
+    let cleanup = scripts.map(|script| script.content.text.as_str()).collect::<Vec<_>>().join("\n");
+    if cleanup.is_empty() || mentions(view, PhaseKind::Setup, &OWN) || mentions(view, PhaseKind::Cleanup, &OWN) {
+        return;
+    }
+    for run in runs(view, PhaseKind::Setup).filter(labelled) {
+        let words = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect::<Vec<_>>();
+        let at = words.iter().position(|word| matches!(*word, "label" | "annotate"));
+        let is_node =
+            at.is_some_and(|at| words.get(at + 1).is_some_and(|kind| matches!(*kind, "node" | "nodes" | "no")));
+        let Some(label) = words.iter().find(|word| is_node && !word.starts_with('-') && word.contains('=')) else {
+            continue;
+        };
+        let key = label.split('=').next().unwrap_or_default();
+        if key.is_empty() || cleanup.contains(key) {
+            continue;
+        }
+        let what = if words.contains(&"label") { "label" } else { "annotation" };
+        let message = format!("the {what} `{key}` of the node stays after the task");
+        let finding = Diagnostic::new(&RESOURCE_NOT_RELEASED, place(run), message);
+        let verb = if what == "label" { "label" } else { "annotate" };
+        out.push(finding.help(format!("add to cleanup: `kubectl {verb} nodes NODE {key}-`")));
+        return;
+    }
+}
+
+/// `psql -d shop -c 'DROP DATABASE shop'` in cleanup, which PostgreSQL refuses.
+fn open_databases(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for run in runs(view, PhaseKind::Cleanup).filter(|run| run.statement.name() == "psql") {
+        let words: Vec<String> = run.words.iter().map(Value::shown).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let Some(database) = asked::value_of(&words, "-d", "--dbname") else { continue };
+        let drops = words.iter().any(|word| {
+            let mut parts = word.split_whitespace();
+            let names = parts.by_ref().skip_while(|part| !part.eq_ignore_ascii_case("database")).skip(1);
+            let mut names =
+                names.skip_while(|part| part.eq_ignore_ascii_case("if") || part.eq_ignore_ascii_case("exists"));
+            word.to_ascii_lowercase().trim_start().starts_with("drop database")
+                && names.next().is_some_and(|name| name.trim_matches(['"', ';']) == database)
+        });
+        if drops {
+            let message = format!("PostgreSQL refuses to drop `{database}`, because this command is connected to it");
+            let finding = Diagnostic::new(&RESOURCE_NOT_RELEASED, place(run), message);
+            out.push(finding.help("connect to another database: `-d postgres`, or use `dropdb`"));
+        }
+    }
 }
 
 /// The role that the prompt asks for: roles belong to no database, so they outlive the one that cleanup drops.
