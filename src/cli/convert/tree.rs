@@ -95,24 +95,17 @@ pub fn write(
         }
     }
     let root = root(&own, &copies);
-    let mut outside = BTreeSet::new();
+    let (inside, outside): (BTreeSet<PathBuf>, BTreeSet<PathBuf>) =
+        copies.iter().cloned().partition(|copy| copy.starts_with(&root));
+    notes.extend(outside.iter().map(|from| format!("`{}` is outside the tree and was not copied", from.display())));
     let mut made = Vec::new();
-    for from in &copies {
-        match from.strip_prefix(&root) {
-            Ok(inside) => {
-                if from.is_file() {
-                    let text = text_of(from, files);
-                    let away: BTreeSet<PathBuf> =
-                        copies.iter().filter(|copy| !copy.starts_with(&root)).cloned().collect();
-                    needs_outside(&text, &text, from, &out.join(inside), &away)?;
-                }
-                copies_of(from, &out.join(inside), files, &mut notes, &mut made);
-            }
-            Err(_) => {
-                notes.push(format!("`{}` is outside the tree and was not copied", from.display()));
-                outside.insert(from.clone());
-            }
+    for from in &inside {
+        let to = out.join(from.strip_prefix(&root).unwrap_or(from));
+        if !outside.is_empty() && from.is_file() {
+            let text = text_of(from, files);
+            needs_outside(&text, &text, from, &to, &outside)?;
         }
+        copies_of(from, &to, files, &mut notes, &mut made);
     }
     for (path, new) in tasks {
         let from = absolute(path);
