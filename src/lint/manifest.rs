@@ -1,4 +1,4 @@
-//! Manifests in scripts that the API of Kubernetes refuses.
+//! Manifests that the API of Kubernetes rejects: in scripts, in files that they send, and in arguments of operations.
 
 use std::{ops::Range, path::PathBuf};
 
@@ -217,7 +217,7 @@ struct Fault {
     help: String,
     /// Whether a newer API may know more.
     likely: bool,
-    /// Whether only kubectl refuses it, and the API ignores it.
+    /// Whether only kubectl rejects it, and the API ignores it.
     ignored: bool,
 }
 
@@ -236,7 +236,7 @@ struct Manifest<'t, 'f> {
     is_alone: bool,
 }
 
-/// Fields that contain an integer, never a text.
+/// Fields that contain an integer, never a string.
 const NUMBERS: [&str; 13] = [
     "replicas",
     "minReplicas",
@@ -253,8 +253,8 @@ const NUMBERS: [&str; 13] = [
     "terminationGracePeriodSeconds",
 ];
 
-/// Fields whose values are texts, each under a key that the author chooses.
-const TEXTS: [&str; 6] = ["labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"];
+/// Fields whose values are strings, each under a key that the author chooses.
+const STRINGS: [&str; 6] = ["labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"];
 
 impl Manifest<'_, '_> {
     fn read(&mut self, root: Node<'_>) {
@@ -293,7 +293,7 @@ impl Manifest<'_, '_> {
             self.fields(kind, place, shown, item);
         }
         let name = shown.rsplit('.').next().unwrap_or(shown);
-        let texts = TEXTS.contains(&name) && (shown == name || !matches!(name, "data"))
+        let texts = STRINGS.contains(&name) && (shown == name || !matches!(name, "data"))
             || name == "selector" && kind == "service" && shown == "spec.selector";
         for entry in node.entries().filter(|entry| is_known(entry.name)) {
             let (key, value) = (entry.name, entry.value);
@@ -310,7 +310,7 @@ impl Manifest<'_, '_> {
             if (port || NUMBERS.contains(&key)) && value.as_str().is_some_and(is_known) {
                 self.found.push(Fault {
                     place: value.span().range(),
-                    message: format!("Kubernetes refuses this manifest: `{path}` must be a number, not a text"),
+                    message: format!("Kubernetes rejects this manifest: `{path}` must be a number, not a string"),
                     help: "remove the quotes, or write a number".to_owned(),
                     likely: false,
                     ignored: false,
@@ -351,16 +351,16 @@ impl Manifest<'_, '_> {
         });
     }
 
-    /// A number or a truth value where a text is required.
+    /// A number or a boolean where a string is required.
     fn text(&mut self, path: &str, value: Node<'_>) {
         let what = match value.data() {
-            Data::Bool(_) => "a truth value",
+            Data::Bool(_) => "a boolean",
             Data::Int(_) | Data::Float(_) => "a number",
             _ => return,
         };
         self.found.push(Fault {
             place: value.span().range(),
-            message: format!("Kubernetes refuses this manifest: `{path}` must be a text, not {what}"),
+            message: format!("Kubernetes rejects this manifest: `{path}` must be a string, not {what}"),
             help: format!("quote it: `\"{}\"`", value.written()),
             likely: false,
             ignored: false,
@@ -375,7 +375,7 @@ impl Manifest<'_, '_> {
         if !free && text.contains(|c: char| c.is_ascii_uppercase() || c == '_' || c == ' ') {
             self.found.push(Fault {
                 place: name.span().range(),
-                message: format!("Kubernetes refuses this manifest: `{text}` is not a valid name"),
+                message: format!("Kubernetes rejects this manifest: `{text}` is not a valid name"),
                 help: "a name consists of lowercase letters, digits, `-` and `.`".to_owned(),
                 likely: false,
                 ignored: false,
@@ -419,7 +419,7 @@ impl Manifest<'_, '_> {
             self.found.push(Fault {
                 place: entry.key.span().range(),
                 message: format!(
-                    "Kubernetes refuses this manifest: the template of the pods has no label `{}: {wanted}`",
+                    "Kubernetes rejects this manifest: the template of the pods has no label `{}: {wanted}`",
                     entry.name
                 ),
                 help: "use the same labels in `spec.selector.matchLabels` and `spec.template.metadata.labels`"
@@ -430,7 +430,7 @@ impl Manifest<'_, '_> {
         }
     }
 
-    /// The pods of a job are not restarted for ever, and those of a deployment are.
+    /// The pods of a job are not restarted forever, and those of a deployment are.
     fn restarts(&mut self, kind: &str, root: Node<'_>) {
         let pods: &[&str] = match kind {
             "job" | "deployment" | "statefulset" | "daemonset" | "replicaset" => &["spec", "template", "spec"],
@@ -453,7 +453,7 @@ impl Manifest<'_, '_> {
             let (what, values) = if is_job { ("job", "`OnFailure` or `Never`") } else { (kind, "`Always`") };
             self.found.push(Fault {
                 place,
-                message: format!("Kubernetes refuses this manifest: the `restartPolicy` of a {what} must be {values}"),
+                message: format!("Kubernetes rejects this manifest: the `restartPolicy` of a {what} must be {values}"),
                 help: "set it beside `containers`".to_owned(),
                 likely: false,
                 ignored: false,

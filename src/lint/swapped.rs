@@ -56,7 +56,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                         s.name()
                     );
                     let finding = Diagnostic::new(&UNKNOWN_RESOURCE, own.span(s.range.clone()), message);
-                    out.push(finding.help("exchange the two arguments"));
+                    out.push(finding.help("swap the two arguments"));
                     return;
                 }
             }
