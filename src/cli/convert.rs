@@ -648,14 +648,17 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files
             let is_own = |d: &&Diagnostic| d.strength.is_error() && files.contains(&normalize(&sources.path(d.span)));
             found.iter().filter(is_own).cloned().collect()
         };
-        // What is now in the task may have been in its scripts.
-        let scripts = scripts(&path, files);
-        let before: Vec<&str> = of(&compiled.diagnostics, old, &scripts).iter().map(|d| d.rule.name).collect();
         let mut marks: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         let unit = again.project.tasks.iter().find(|t| normalize(&t.path) == path);
-        let after = of(&again.diagnostics, &sources, &BTreeSet::from([path.clone()]));
+        let own = BTreeSet::from([path.clone()]);
+        let after = of(&again.diagnostics, &sources, &own);
         let hard = after.iter().find(|d| d.strength == Strength::Hard);
-        let added = after.iter().find(|d| !before.contains(&d.rule.name));
+        let added = |files: &BTreeSet<PathBuf>| {
+            let before = of(&compiled.diagnostics, old, files);
+            after.iter().find(|d| before.iter().all(|known| known.rule.name != d.rule.name))
+        };
+        // What is now in the task may have been in its scripts.
+        let added = added(&own).and_then(|_| added(&scripts(&path, files)));
         if let Some(d) = hard.or(added) {
             let at = sources.get(d.span.file).position(d.span.start);
             outcome.result = Err(format!(
