@@ -37,7 +37,8 @@ pub fn mentions(text: &str, dir: &Path, files: &dyn Files) -> BTreeMap<PathBuf, 
     // It is not known which files a program reads in a directory that a script changes to.
     let gone_to = folders.iter().filter(|(_, is_whole)| *is_whole);
     let mut found: BTreeMap<PathBuf, bool> = gone_to.map(|(folder, _)| (folder.clone(), true)).collect();
-    let mut names: BTreeSet<&str> = plain(text).collect();
+    // `curl -d @order.json`
+    let mut names: BTreeSet<&str> = plain(text).flat_map(|name| [name, name.trim_start_matches('@')]).collect();
     for word in lists.iter().flatten().map(|word| behind_variable(word)) {
         names.insert(word);
         names.insert(word.trim_start_matches('[').trim_end_matches([']', ':', ',']));
