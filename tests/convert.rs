@@ -1225,7 +1225,7 @@ fn conversions_that_are_almost_equivalent_are_refuted() {
             &[
                 (" | wc -l", " | grep -c a"),
                 ("-eq \"$A\"", "-ge \"$A\""),
-                ("shell: bash\n", "shell: bash\n        workdir: no\n"),
+                ("--no-headers | wc -l", "--no-headers -A | wc -l"),
             ],
         ),
         // The command must also succeed, not only print the right number of lines.
@@ -1266,8 +1266,10 @@ fn conversions_that_are_almost_equivalent_are_refuted() {
         // Several matches on one line.
         (
             "[ \"$(kubectl get pods -o jsonpath='{.items[*].status.phase}' | grep -o Running | wc -l)\" -eq 1 ] || exit 1",
-            &[("grep -o Running | wc -l", "grep -c Running")],
+            &[("grep -o Running", "grep Running")],
         ),
+        // A body that ends with a line feed.
+        ("N=$(curl -sfL http://web/count)\nif [ \"$N\" -lt 3 ]; then exit 1; fi", &[("\\n*$", "$")]),
         // A variable that may be unset or empty.
         (
             ": \"${REPO:?no repository}\"\ngh issue view 3 -R \"$REPO\" | grep -q CLOSED",

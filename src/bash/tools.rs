@@ -502,7 +502,9 @@ pub fn only_looks(run: &str) -> bool {
                 }
                 Some((&"timeout", rest)) if rest.first().is_some_and(|limit| !limit.starts_with('-')) => within(2),
                 Some((&"curl", rest)) => {
-                    all(&["-s", "-sS", "-sf", "-fsS", "-f", "-m", "--max-time", "--connect-timeout"], rest)
+                    let flags = |word: &str| word[1..].chars().all(|flag| "sSfLm".contains(flag));
+                    let valued = ["--max-time", "--connect-timeout", "-H", "--header"];
+                    rest.iter().all(|word| !word.starts_with('-') || valued.contains(word) || flags(word))
                 }
                 Some((&"wget", rest)) => {
                     let prints = ["-qO-", "-O-", "--spider"];

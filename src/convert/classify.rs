@@ -13,6 +13,9 @@ use crate::{
     template,
 };
 
+/// What a line of shell begins with if each command of its pipeline must succeed.
+pub const PIPEFAIL: &str = "set -o pipefail; ";
+
 /// Commands that change nothing outside the script and report nothing about the environment.
 const IDLE: [&str; 19] = [
     "exit", "return", "set", "true", ":", "break", "continue", "shift", "source", ".", "cd", "trap", "local", "export",
@@ -177,21 +180,30 @@ fn shell_text(template: &Template<template::Path>) -> String {
     parts.collect()
 }
 
-/// Whether a shell text is one command of literal words.
-pub fn is_simple(run: &str) -> bool {
-    let Some(script) = bash::parse(run) else { return false };
+/// Whether a shell text is one command of literal words, or one pipeline of such commands.
+fn is_simple(run: &str) -> bool {
+    let is_literal = |statement: &Statement| statement.words().iter().all(|word| word.literal);
+    is_pipeline(run) && bash::program(run).is_some_and(|program| program.commands().into_iter().all(is_literal))
+}
+
+/// Whether a shell text is one command or one pipeline, which only reads files.
+pub fn is_pipeline(run: &str) -> bool {
+    let Some(script) = bash::parse(run.strip_prefix(PIPEFAIL).unwrap_or(run)) else { return false };
     let program = script.program();
     let [statement] = program.body.as_slice() else { return false };
-    let Kind::Command(words) = &statement.kind else { return false };
+    let parts = match &statement.kind {
+        Kind::Pipeline(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(statement),
+    };
+    let is_command = |part: &Statement| {
+        matches!(part.kind, Kind::Command(_)) && !part.background && !part.written && part.nested.is_empty()
+    };
+    let reads = |text: &str| text.starts_with('<') || text == "2>&1";
     program.sound
-        && !statement.background
-        && !statement.fed
-        && !statement.written
-        && statement.nested.is_empty()
-        && words.iter().all(|w| w.literal)
-        && script.root().named_child(0).is_some_and(|n| n.kind() == "command")
+        && parts.iter().all(is_command)
         && script.of_kind("variable_assignment").is_empty()
-        && ["file_redirect", "heredoc_redirect", "herestring_redirect", "brace_expression", "extglob_pattern"]
+        && script.of_kind("file_redirect").into_iter().all(|redirect| reads(script.text(redirect)))
+        && ["heredoc_redirect", "herestring_redirect", "brace_expression", "extglob_pattern"]
             .iter()
             .all(|kind| script.of_kind(kind).is_empty())
 }

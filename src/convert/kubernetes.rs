@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 use super::{
     emit::{Entry, Item, Value, plain},
     lift::TEMPORARY,
-    step::{Expect, Kind, NOT_EMPTY, Step, text_expect},
+    step::{Expect, Kind, NOT_EMPTY, Range, Step, text_expect},
 };
 use crate::{
     bash::{
@@ -659,6 +659,7 @@ fn can_i(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
     let said = |text: &str| {
         [&expect.equals, &expect.contains].into_iter().flatten().all(|t| t == text)
             && expect.matches.is_none()
+            && expect.range == Range::default()
             && expect.not.is_none()
     };
     let allowed = match expect.exit_code {

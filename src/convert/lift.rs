@@ -17,8 +17,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Kept, Label, Tally, shell::Scope, step::Step};
-use crate::{bash::tools::only_looks, hir::PhaseKind, source::Files};
+use super::{Kept, Label, Tally, classify::PIPEFAIL, shell::Scope, step::Step};
+use crate::{
+    bash::{self, tools::only_looks},
+    hir::PhaseKind,
+    source::Files,
+};
 
 pub use script::{Source, constants, lift, whole};
 pub use statement::{is_special, split as test_words};
@@ -115,9 +119,6 @@ const NOT_PROVED: &str = "its conversion is not proved to be equivalent";
 
 /// Where the files of a run are that only its own steps read.
 pub const TEMPORARY: &str = "/tmp/{random.id}/";
-
-/// Prefix of a line in which each command of a pipeline must succeed.
-const PIPEFAIL: &str = "set -o pipefail; ";
 
 /// The state in effect at one place of a script.
 #[derive(Clone)]
@@ -273,7 +274,7 @@ pub fn read_only(steps: &[Step]) -> bool {
     for step in steps {
         step.walk(&mut |s| {
             all &= match &s.kind {
-                super::step::Kind::Command { run, .. } => only_looks(run.strip_prefix(PIPEFAIL).unwrap_or(run)),
+                super::step::Kind::Command { run, .. } => changes_nothing(run),
                 super::step::Kind::Http { method, .. } => method == "GET" || method == "HEAD",
                 super::step::Kind::File { path, .. } => path.starts_with(TEMPORARY),
                 super::step::Kind::Script { .. } => false,
@@ -283,6 +284,20 @@ pub fn read_only(steps: &[Step]) -> bool {
         });
     }
     all
+}
+
+/// Whether a text runs commands, none of which changes anything.
+fn changes_nothing(text: &str) -> bool {
+    if !is_line(text) && !text.contains(['\n', ';', '&']) {
+        return only_looks(text);
+    }
+    let Some(program) = bash::program(text) else { return false };
+    let commands = program.commands();
+    !commands.is_empty()
+        && commands.iter().all(|command| {
+            let words: Vec<&str> = command.words().iter().map(|word| word.text.as_str()).collect();
+            command.name() == "set" || !command.written && only_looks(&words.join(" "))
+        })
 }
 
 /// Whether a command reads existing data, and may fail after it has printed what is looked for.

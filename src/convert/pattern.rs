@@ -26,7 +26,7 @@ pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
         return None;
     }
     let (text, literal) = match how.fixed {
-        true => (regex::escape(pattern), true),
+        true => (escaped(pattern), true),
         false => translate(pattern, how.extended)?,
     };
     if how.word {
@@ -54,6 +54,11 @@ pub fn whole(pattern: &str) -> Option<String> {
     Some(format!("(?s){text}"))
 }
 
+/// A text as a pattern that matches only this text. Outside of a class, `-` needs no backslash.
+fn escaped(text: &str) -> String {
+    regex::escape(text).replace(r"\-", "-")
+}
+
 fn unescape(pattern: &str) -> String {
     let mut out = String::new();
     let mut chars = pattern.chars();
@@ -73,10 +78,10 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
         match c {
             '\\' => match chars.next()? {
                 c @ ('.' | '*' | '[' | ']' | '^' | '$' | '\\' | '/' | '-' | ' ' | ':' | '@') => {
-                    out.push_str(&regex::escape(&c.to_string()))
+                    out.push_str(&escaped(&c.to_string()))
                 }
                 c @ ('|' | '+' | '?' | '(' | ')' | '{' | '}') if extended => {
-                    out.push_str(&regex::escape(&c.to_string()));
+                    out.push_str(&escaped(&c.to_string()));
                 }
                 // In basic patterns these are special with a backslash, and literal without one.
                 c @ ('|' | '+' | '?' | '(' | ')') => {
@@ -141,7 +146,7 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
                 out.push(c);
             }
             '{' | '}' if extended => return None,
-            c => out.push_str(&regex::escape(&c.to_string())),
+            c => out.push_str(&escaped(&c.to_string())),
         }
         first = matches!(c, '|' | '(') && extended;
     }
@@ -181,8 +186,9 @@ pub fn number(operator: &str, limit: u64, how: Numeral) -> Option<String> {
         _ if how.odd => format!("0*{number}"),
         _ => number,
     };
-    let blank = if how.padded { r"\s*" } else { "" };
-    Some(format!("^{blank}{number}{blank}$"))
+    // Before a number, the shell skips any white space, but after it only blanks.
+    let (before, after) = if how.padded { (r"\s*", r"[ \t]*") } else { ("", "") };
+    Some(format!("^{before}{number}{after}$"))
 }
 
 /// Octal digits, at least one of which is not 0.

@@ -83,8 +83,46 @@ pub struct Expect {
     pub equals: Option<String>,
     pub contains: Option<String>,
     pub matches: Option<String>,
+    /// The text must be a number in this range.
+    pub range: Range,
     /// What the text must not be.
     pub not: Option<Not>,
+}
+
+/// The least and the greatest number that is expected, if there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Range {
+    pub least: Option<u64>,
+    pub most: Option<u64>,
+}
+
+impl Range {
+    /// The range of the numbers for which a comparison is true; `None` for comparisons that have none.
+    pub fn of(operator: &str, limit: u64) -> Option<Self> {
+        let least = |limit| Self { least: Some(limit), most: None };
+        let most = |limit| Self { least: None, most: Some(limit) };
+        match operator {
+            "-ge" => Some(least(limit)),
+            "-gt" => Some(least(limit.checked_add(1)?)),
+            "-le" => Some(most(limit)),
+            "-lt" => Some(most(limit.checked_sub(1)?)),
+            _ => None,
+        }
+    }
+
+    /// The numbers that are in both.
+    fn and(self, other: Self) -> Self {
+        Self { least: self.least.max(other.least), most: self.most.into_iter().chain(other.most).min() }
+    }
+
+    fn is_set(self) -> bool {
+        self != Self::default()
+    }
+
+    fn entries(self) -> impl Iterator<Item = Entry> {
+        let entry = |key, limit: Option<u64>| Some(Entry::new(key, Value::Raw(limit?.to_string())));
+        entry("atLeast", self.least).into_iter().chain(entry("atMost", self.most))
+    }
 }
 
 /// What a text must not equal, contain or match.
@@ -99,7 +137,7 @@ impl Not {
     /// Returns the opposite of a single demand on a text.
     pub fn of(expect: &Expect) -> Option<Self> {
         match expect {
-            Expect { exit_code: ExitCode::Is(0), equals, contains, matches, not: None } => {
+            Expect { exit_code: ExitCode::Is(0), equals, contains, matches, range, not: None } if !range.is_set() => {
                 match (equals, contains, matches) {
                     (Some(text), None, None) => Some(Self::Equals(text.clone())),
                     (None, Some(text), None) => Some(Self::Contains(text.clone())),
@@ -137,7 +175,11 @@ impl Not {
 
 impl Expect {
     pub fn of_text(&self) -> bool {
-        self.equals.is_some() || self.contains.is_some() || self.matches.is_some() || self.not.is_some()
+        self.equals.is_some()
+            || self.contains.is_some()
+            || self.matches.is_some()
+            || self.range.is_set()
+            || self.not.is_some()
     }
 
     /// Returns the demands on the text, as a person would write them.
@@ -145,8 +187,8 @@ impl Expect {
         let text = |key: &str, text: &Option<String>| Some(Entry::new(key, Value::text(text.as_ref()?)));
         let matches = self.matches.as_ref().map(|pattern| worded(pattern));
         let not = self.not.as_ref().map(|not| Entry::new("not", not.value()));
-        let all = [text("equals", &self.equals), text("contains", &self.contains), matches, not];
-        all.into_iter().flatten().collect()
+        let all = [text("equals", &self.equals), text("contains", &self.contains), matches];
+        all.into_iter().flatten().chain(self.range.entries()).chain(not).collect()
     }
 
     /// Combines both, if one expectation can express both.
@@ -163,10 +205,17 @@ impl Expect {
             _ => return None,
         };
         let anything = |e: &Self| {
-            e.equals.is_none() && e.contains.is_none() && e.not.is_none() && e.matches.as_deref() == Some(NOT_EMPTY)
+            e.equals.is_none()
+                && e.contains.is_none()
+                && e.not.is_none()
+                && !e.range.is_set()
+                && e.matches.as_deref() == Some(NOT_EMPTY)
         };
         let fills = |e: &Self| {
-            e.equals.as_deref().is_some_and(|text| !text.is_empty()) || e.contains.is_some() || e.matches.is_some()
+            e.equals.as_deref().is_some_and(|text| !text.is_empty())
+                || e.contains.is_some()
+                || e.matches.is_some()
+                || e.range.is_set()
         };
         // Most other demands on a text imply that it is not empty.
         if anything(&self) && fills(&other) {
@@ -190,6 +239,7 @@ impl Expect {
                 equals: one(self.equals, other.equals)?,
                 contains: None,
                 matches: Some(template::escape(&format!("(?s){}", ways.join("|")))),
+                range: self.range.and(other.range),
                 not: one(self.not, other.not)?,
             });
         }
@@ -198,6 +248,7 @@ impl Expect {
             equals: one(self.equals, other.equals)?,
             contains: one(self.contains, other.contains)?,
             matches: one(self.matches, other.matches)?,
+            range: self.range.and(other.range),
             not: one(self.not, other.not)?,
         })
     }
@@ -276,6 +327,7 @@ pub struct HttpExpect {
     pub status: Option<String>,
     pub contains: Option<String>,
     pub matches: Option<String>,
+    pub range: Range,
 }
 
 /// How long a script may take that has no limit of its own.
@@ -503,7 +555,7 @@ impl Step {
                     entries.push(Entry::new("status", Value::Raw(status.clone())));
                 }
                 let (contains, matches) = (expect.contains.clone(), expect.matches.clone());
-                let demands = Expect { contains, matches, ..Expect::default() }.demands();
+                let demands = Expect { contains, matches, range: expect.range, ..Expect::default() }.demands();
                 if !demands.is_empty() {
                     entries.push(Entry::new("body", Value::Map(demands)));
                 }

@@ -171,8 +171,12 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             }
         }
         let mut line = split(&run, &variable).unwrap_or_default();
+        let normalized = |argv: Vec<String>| match operations {
+            true => kubectl::normal(Call { argv, stdin: None }).argv,
+            false => argv,
+        };
         let Some(argv) = line.pop() else { return };
-        for argv in line {
+        for argv in line.into_iter().map(normalized) {
             if !piped.contains_key(&commands.len()) {
                 compared.insert(commands.len());
             }
@@ -181,7 +185,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             halves.push(half);
             piped.insert(commands.len(), commands.len() - 1);
         }
-        let argv = if operations { kubectl::normal(Call { argv, stdin: None }).argv } else { argv };
+        let argv = normalized(argv);
         let expect = expect.as_ref();
         if expect.is_some_and(wants_failure) {
             denied.insert((argv.join("\u{1f}"), half));
@@ -387,6 +391,14 @@ pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, Strin
         let count = number(lines).or_else(|| lines.get("atLeast").and_then(number));
         wanted.extend(count.map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect()));
     }
+    let (least, most) = range(expect);
+    if least.is_some() || most.is_some() {
+        let (least, most) = (least.unwrap_or(0), most.unwrap_or(u64::MAX));
+        let given = words.iter().filter_map(|word| word.parse::<u64>().ok());
+        let near = [least, least.saturating_add(1), most, most.saturating_sub(1), least.saturating_add(7)];
+        let numbers: Vec<u64> = near.into_iter().chain(given).filter(|n| (least..=most).contains(n)).collect();
+        wanted.extend(numbers.iter().filter(|n| **n < u64::MAX - 1).map(u64::to_string));
+    }
     let refused = expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env));
     if (expect.get("empty").is_some() || !refused.is_empty()) && wanted.is_empty() {
         // Also long enough for a script that checks the length.
@@ -422,7 +434,21 @@ fn filled_in(word: &bash::ast::Word, variable: &dyn Fn(&str) -> Option<String>) 
 
 /// Texts that an output must not be.
 fn denials(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
-    expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env).into_iter().take(3).collect())
+    let mut denied: Vec<String> = expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env));
+    denied.truncate(3);
+    let (least, most) = range(expect);
+    let outside =
+        least.and_then(|least| least.checked_sub(1)).into_iter().chain(most.and_then(|most| most.checked_add(1)));
+    denied.extend(outside.map(|n| n.to_string()));
+    denied
+}
+
+/// The least and the greatest whole number that an expectation allows.
+fn range(expect: &Arg<Def>) -> (Option<u64>, Option<u64>) {
+    let number = |key: &str| expect.get(key).and_then(Arg::as_value).and_then(|value| value.as_u64());
+    let least = number("atLeast").or_else(|| number("above").map(|n| n.saturating_add(1)));
+    let most = number("atMost").or_else(|| number("below").map(|n| n.saturating_sub(1)));
+    (least, most)
 }
 
 /// The words of one simple command, or of each command of a pipeline, with their variables replaced. A filter reads the file `-`.
@@ -447,7 +473,8 @@ fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<Vec
     match &line.kind {
         Kind::Pipeline(list) => {
             let mut line = list.iter().map(words).collect::<Option<Vec<Vec<String>>>>()?;
-            line.iter_mut().skip(1).for_each(|argv| argv.push("-".to_owned()));
+            let filters = line.iter_mut().skip(1).filter(|argv| !argv.iter().any(|word| word == "-"));
+            filters.for_each(|argv| argv.push("-".to_owned()));
             Some(line)
         }
         _ => Some(vec![words(line)?]),

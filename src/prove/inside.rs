@@ -24,7 +24,7 @@ use super::{
     side::{Ran, disagreement, ran, side_by_side},
     variables::{overridable, required},
     wishes::{near_misses, wishes},
-    world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of, long, patience},
+    world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, Web, World, lines_of, long, patience},
 };
 use crate::{
     bash::{self, tools::fails_with_one},
@@ -316,6 +316,13 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
                     proof.near.push_back(other);
                 }
             }
+        }
+        // Many servers end a text with a line feed.
+        for (url, web) in best.web.iter().filter(|(_, web)| web.bodies.iter().any(|body| !body.ends_with('\n'))) {
+            let mut other = best.clone();
+            let bodies = web.bodies.iter().map(|body| format!("{}\n", body.trim_end_matches('\n'))).collect();
+            other.web.insert(url.clone(), Web { bodies, ..web.clone() });
+            proof.near.push_back(other);
         }
         // The agent may not have removed what it should remove.
         for at in 0..best.gone.len() {

@@ -47,6 +47,8 @@ pub struct Ran {
     complaints: usize,
     /// Planned actions that did not pass in their last attempt, with whether they were carried out at all.
     pub failed: BTreeMap<String, bool>,
+    /// Those that did not pass although what they compared was a plain decimal number.
+    pub numbers: BTreeSet<String>,
     /// Files as they were when verification started.
     pub made: Option<Written>,
     /// Files as they were at the end.
@@ -123,15 +125,21 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
     let mut complaints = 0;
     let mut cramped = BTreeSet::new();
     let mut failed = BTreeMap::new();
+    let mut numbers = BTreeSet::new();
     for event in told.iter() {
         let EventKind::ActionFinished { action, report } = &event.kind else { continue };
         if report.outcome == Outcome::Passed {
             failed.remove(&planned_id(action));
+            numbers.remove(&planned_id(action));
         } else {
             if matches!(&report.exit, Some(ExitReport::NotStarted { reason }) if reason.contains(ROOM)) {
                 cramped.insert(planned_id(action));
             }
             failed.insert(planned_id(action), matches!(report.outcome, Outcome::Failed | Outcome::Broken));
+            let mut texts = report.differences.iter().filter(|d| matches!(d.subject.as_str(), "stdout" | "body"));
+            if texts.any(|difference| is_plain_number(&difference.actual)) {
+                numbers.insert(planned_id(action));
+            }
             why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
             let is_fine = |line: &&str| {
                 let text = line.to_ascii_lowercase();
@@ -154,7 +162,16 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
         why,
         complaints,
         failed,
+        numbers,
     })
+}
+
+/// Whether a text is a number that every comparison of numbers reads in the same way.
+fn is_plain_number(text: &str) -> bool {
+    let digits = text.trim_end_matches('\n');
+    (1..19).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'))
 }
 
 /// If a task asks a judge or reads the agent's answer: gives it an agent that answers, and a judge that approves in good and late
@@ -230,7 +247,7 @@ fn line(call: &Call) -> String {
 /// How two runs differ in a way that no label allows.
 pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTreeSet<String>) -> Option<String> {
     let odd = world.loud || world.mood == Mood::Odd || world.given.values().any(Given::is_odd);
-    let may = |slack: Slack| slack.lenient || slack.stronger && odd;
+    let may = |slack: Slack| slack.lenient || slack.numbers && b.numbers.is_empty() || slack.stronger && odd;
     let stopped = a.agent && !b.agent;
     let failed = a.passed && !b.passed;
     // A run that stops in setup has failed as well.

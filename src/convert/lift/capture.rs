@@ -2,20 +2,21 @@
 
 use super::{
     End, Flow, Lifter, Next, Out, State,
-    command::{BARE, OUTPUT_STATUS, PLAIN_NUMBER, expect_of, handed_on, is_echo, takes_option},
+    command::{BARE, OUTPUT_STATUS, PLAIN_NUMBER, cannot_fail, expect_of, handed_on, is_echo, takes_option},
     is_line, messages,
     statement::{self, by_line, here_string, split},
 };
 use crate::{
     bash::{
         self,
-        ast::{self, Kind, Part, Redirect, Stmt, Word},
+        ast::{self, Kind, List, Part, Redirect, Stmt, Word},
     },
     convert::{
         Label, pattern,
         shell::{self, Text},
-        step::{self, Expect, NOT_EMPTY, Not, Step},
+        step::{self, Expect, NOT_EMPTY, Not, Range, Step},
     },
+    hir::PhaseKind,
     template,
 };
 
@@ -23,6 +24,8 @@ use crate::{
 struct Capture {
     var: String,
     out: Out,
+    /// The pipeline, if it became one line.
+    pipeline: Option<List>,
     /// What the variable contains if the command fails; `None` if the script ends then.
     fallback: Option<Fallback>,
     /// The value of the variable is the number of lines.
@@ -157,7 +160,14 @@ impl<'a> Lifter<'a> {
             }
             let comments = capture.comments.clone();
             let loose = used && capture.demands.is_empty() && capture.fallback.is_some();
-            let mut lifted = if loose { capture.out } else { self.built(capture, st)? };
+            let unchecked = !used && capture.demands.is_empty() && capture.fallback.is_none();
+            let vain = unchecked && self.phase == PhaseKind::Verify && cannot_fail(&capture.out);
+            let mut lifted = match &capture.pipeline {
+                _ if loose => capture.out,
+                // Only the last command decides, which alone is a check.
+                Some(list) if vain => self.filtered(list, st, false, true)?,
+                _ => self.built(capture, st)?,
+            };
             if used {
                 let step = lifted.last()?;
                 step.id = Some(id.clone());
@@ -264,14 +274,15 @@ impl<'a> Lifter<'a> {
                 let fallback = (!st.errexit || assign.local).then_some(Fallback::Output);
                 let (var, out) = (assign.name.clone(), self.line(inner, st, st.pipefail)?);
                 let (demands, comments) = (Vec::new(), Vec::new());
-                return Some(Capture { var, out, fallback, lines: false, demands, comments });
+                return Some(Capture { var, out, pipeline: None, fallback, lines: false, demands, comments });
             }
             inner = &pair[0];
         }
         // If the status is not checked, the commands of a pipeline need not succeed.
         let strict = st.pipefail && !matches!(fallback, Some(Fallback::Output));
         let capture = |out, fallback, lines| {
-            Some(Capture { var: assign.name.clone(), out, fallback, lines, demands: Vec::new(), comments: Vec::new() })
+            let (var, demands, comments) = (assign.name.clone(), Vec::new(), Vec::new());
+            Some(Capture { var, out, pipeline: None, fallback, lines, demands, comments })
         };
         let line = |fallback| capture(self.line(inner, st, strict)?, fallback, false);
         match &inner.kind {
@@ -304,10 +315,11 @@ impl<'a> Lifter<'a> {
                             None => line(fallback),
                         }
                     }
-                    _ => match self.filtered(list, st, strict, true) {
-                        Some(out) => capture(out, fallback, false),
-                        None => line(fallback),
-                    },
+                    _ => {
+                        let capture = capture(self.piped(list, st, strict, true)?, fallback, false)?;
+                        let pipeline = (capture.out.steps.len() == 1).then(|| list.clone());
+                        Some(Capture { pipeline, ..capture })
+                    }
                 }
             }
             _ => None,
@@ -320,22 +332,19 @@ impl<'a> Lifter<'a> {
         let words: Vec<&str> = last.words.iter().map(|w| w.source.as_str()).collect();
         match (list.len(), self.name(last)?) {
             (1, _) => by_line(&words).then_some((self.command(last, st, true)?, true)),
-            // `grep X | wc -l` is `grep -c X`, whose status then does not matter.
+            // Each match is a line. An empty last line is no line of an output.
             (_, "grep") => {
-                // With `-o`, each match is a line, and `-c` counts lines of the text.
-                let each = |word: &&str| {
-                    *word == "--only-matching" || word.starts_with('-') && !word.starts_with("--") && word.contains('o')
-                };
-                words[1..].iter().all(|word| !each(word)).then_some(())?;
-                let mut list = list.to_vec();
-                if let Some(Stmt { kind: Kind::Simple(grep), .. }) = list.last_mut() {
-                    grep.words.insert(1, Word::read("-c", 0));
-                }
-                let mut out = self.filtered(&list, st, strict, true)?;
-                out.last()?.any_status();
-                (!strict).then_some((out, false))
+                let letters = |word: &&str| word.starts_with('-') && !word.starts_with("--");
+                let plain = |word: &str| word[1..].chars().all(|flag| "EFGiowx".contains(flag));
+                let (flags, patterns): (Vec<&str>, Vec<&str>) = words[1..].iter().copied().partition(letters);
+                let [pattern] = patterns.as_slice() else { return None };
+                let is_empty = |line: &str| line.trim_matches(['"', '\'', '^', '$', '.', '*']).is_empty();
+                let several = pattern.contains("\\|") || pattern.contains('|') || pattern.contains('*');
+                let counts = flags.into_iter().all(plain) && !is_empty(pattern) && !several;
+                (counts && !pattern.starts_with('-')).then_some(())?;
+                Some((self.piped(list, st, strict, true)?, true))
             }
-            // A text may be empty, and an empty last line is no line of an output.
+            // A text may be empty.
             (_, "jq") => {
                 let raw = |word: &&str| {
                     word.starts_with("--raw")
@@ -343,7 +352,7 @@ impl<'a> Lifter<'a> {
                         || word.starts_with('-') && !word.starts_with("--") && word.contains(['r', 'j'])
                 };
                 words[1..].iter().all(|word| !raw(word)).then_some(())?;
-                Some((self.filtered(list, st, strict, true)?, true))
+                Some((self.piped(list, st, strict, true)?, true))
             }
             _ => None,
         }
@@ -456,6 +465,14 @@ impl<'a> Lifter<'a> {
                         "-eq" if how == pattern::Numeral::default() => {
                             Expect { equals: Some(limit.to_string()), ..Expect::default() }
                         }
+                        // No count is less than 0.
+                        "-le" if counts && *limit == 0 => Expect { equals: Some("0".to_owned()), ..Expect::default() },
+                        // A range includes fractions, which end the script only where it demands the opposite. `[[` reads `010` as 8.
+                        "-ge" | "-gt" | "-le" | "-lt"
+                            if demand.lenient && !st.waiting && !(*double && operator.starts_with("-g")) =>
+                        {
+                            Expect { range: Range::of(operator, *limit)?, ..Expect::default() }
+                        }
                         _ => {
                             let number = pattern::number(operator, *limit, how)?;
                             Expect { matches: Some(template::escape(&number)), ..Expect::default() }
@@ -469,7 +486,8 @@ impl<'a> Lifter<'a> {
             if demand.lenient && !counts {
                 // A value that is not a number would end the wait.
                 (!st.waiting).then_some(())?;
-                (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
+                let reason = if matches!(demand.kind, Ask::Number { .. }) { PLAIN_NUMBER } else { BARE };
+                (label, why) = (label.max(Label::Stronger), reason);
             }
             // If the command fails, the script compares this instead.
             match &fallback {
@@ -831,6 +849,7 @@ fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
     let (Ask::Text(x), Ask::Text(y)) = (&a.kind, &b.kind) else { return None };
     let choices = |e: &Expect| -> Option<String> {
         match (&e.equals, &e.matches) {
+            _ if e.range != Range::default() => None,
             (Some(text), None) if !text.contains(['{', '\n']) => Some(regex::escape(text)),
             (None, Some(pattern)) => Some(pattern.strip_prefix("^(")?.strip_suffix(")$")?.to_owned()),
             _ => None,

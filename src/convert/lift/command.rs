@@ -8,6 +8,7 @@ use crate::{
     bash::{
         self,
         ast::{Kind, Part, Redirect, Simple, Stmt, Word},
+        flow,
         tools::{self, fails_with_one, looks},
     },
     builtin::command::ExitCode,
@@ -17,6 +18,7 @@ use crate::{
         shell::{Piece, Text},
         step::{self, Expect, HttpExpect, Step},
     },
+    hir::PhaseKind,
     template,
     ty::duration,
 };
@@ -404,55 +406,79 @@ impl<'a> Lifter<'a> {
         Some((out.then(Out::step(file)), path))
     }
 
-    /// Converts what `$(…)` runs to one line of the shell that it was written for: `A | B`, `B < FILE`, `A || echo TEXT`. With
-    /// `strict`, each command of a pipeline must succeed.
+    /// Converts a pipeline to one line of shell, or else to steps that pass files on. With `strict`, each command must succeed. With
+    /// `captured`, the value of the pipeline is used.
+    pub(super) fn piped(&self, list: &[Stmt], st: &State, strict: bool, captured: bool) -> Option<Out> {
+        let line = self.one_line(list, if captured { Use::Value } else { Use::Status }, st, strict);
+        // Without `pipefail`, a pipeline may be no check at all, but each of its commands is one.
+        line.filter(|out| captured || self.phase != PhaseKind::Verify || !cannot_fail(out))
+            .or_else(|| self.filtered(list, st, strict, captured))
+    }
+
+    /// Converts a pipeline to one line of shell, except one that prints a value: it may be longer than the environment admits.
+    pub(super) fn one_line(&self, list: &[Stmt], use_: Use, st: &State, strict: bool) -> Option<Out> {
+        let first = list.first()?;
+        let echoes = matches!(&first.kind, Kind::Simple(s) if matches!(self.name(s), Some("echo" | "printf")));
+        (!echoes && ends(first)).then_some(())?;
+        self.line_of(list, use_, st, strict)
+    }
+
+    /// Converts what `$(…)` runs to one line of shell: `A | B`, `B < FILE`, `A || echo TEXT`. With `strict`, each command of a
+    /// pipeline must succeed.
     pub(super) fn line(&self, stmt: &Stmt, st: &State, strict: bool) -> Option<Out> {
-        let mut env = st.exported.clone();
-        let (mut pieces, otherwise) = match &stmt.kind {
-            Kind::Or(pair) => {
-                let Kind::Simple(other) = &pair[1].kind else { return None };
-                let plain = matches!(self.name(other), Some("echo")) && other.redirects.is_empty();
-                plain.then_some(())?;
-                (self.pieces(&pair[0], st, &mut env)?, Some(self.piece(other, true, st, &mut env)?))
-            }
-            _ => (self.pieces(stmt, st, &mut env)?, None),
+        let list = |stmt: &'_ Stmt| match &stmt.kind {
+            Kind::Pipeline(list) => list.clone(),
+            _ => vec![stmt.clone()],
         };
-        let words: Vec<String> = pieces.first()?.split_whitespace().map(str::to_owned).collect();
+        let Kind::Or(pair) = &stmt.kind else { return self.line_of(&list(stmt), Use::Value, st, strict) };
+        let Kind::Simple(other) = &pair[1].kind else { return None };
+        (self.name(other) == Some("echo") && other.redirects.is_empty()).then_some(())?;
+        let mut out = self.line_of(&list(&pair[0]), Use::Value, st, strict)?;
+        let step::Kind::Command { run, env, .. } = &mut out.last()?.kind else { return None };
+        let otherwise = self.piece(other, true, Use::Value, st, env)?;
+        *run += &format!(" || {otherwise}");
+        Some(out)
+    }
+
+    /// Converts a pipeline to one line of the shell that it was written for.
+    pub(super) fn line_of(&self, list: &[Stmt], use_: Use, st: &State, strict: bool) -> Option<Out> {
+        let mut env = st.exported.clone();
+        let last = list.len() - 1;
+        let mut pieces = Vec::new();
+        for (at, stmt) in list.iter().enumerate() {
+            let Kind::Simple(simple) = &stmt.kind else { return None };
+            (!stmt.background).then_some(())?;
+            let of_piece = if at == last { use_ } else { Use::Value };
+            pieces.push(self.piece(simple, at == 0, of_piece, st, &mut env)?);
+        }
+        let words = |piece: &String| piece.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let limit = pieces.iter().map(|piece| limit(&words(piece))).max_by_key(|limit| limit.seconds)?;
+        let echoes = pieces[0].starts_with("echo ") || pieces[0].starts_with("printf ");
         if pieces.len() > 1 && self.shared.err() {
             pieces.pop();
         }
-        let several = pieces.len() > 1;
-        let mut run = pieces.join(" | ");
-        if let Some(otherwise) = otherwise {
-            run = format!("{run} || {otherwise}");
-        }
-        if several && strict {
-            run.insert_str(0, PIPEFAIL);
-        }
+        let strict = strict && pieces.len() > 1;
+        let run = format!("{}{}", if strict { PIPEFAIL } else { "" }, pieces.join(" | "));
         let mut step = Step::command(run);
-        limit(&words).of(&mut step);
+        limit.of(&mut step);
         if let step::Kind::Command { shell, workdir, env: own, .. } = &mut step.kind {
-            *shell = Some("bash".to_owned());
+            // Every shell reads the rest in the same way.
+            *shell = (strict || echoes).then(|| "bash".to_owned());
             workdir.clone_from(&st.workdir);
             *own = env;
         }
         Some(Out::step(step))
     }
 
-    fn pieces(&self, stmt: &Stmt, st: &State, env: &mut Vec<(String, String)>) -> Option<Vec<String>> {
-        let list = match &stmt.kind {
-            Kind::Pipeline(list) => list.as_slice(),
-            _ => std::slice::from_ref(stmt),
-        };
-        let piece = |(at, stmt): (usize, &Stmt)| match &stmt.kind {
-            Kind::Simple(simple) if !stmt.background => self.piece(simple, at == 0, st, env),
-            _ => None,
-        };
-        list.iter().enumerate().map(piece).collect()
-    }
-
     /// Renders one command of a line: the first one, or one that filters its output.
-    fn piece(&self, simple: &Simple, first: bool, st: &State, env: &mut Vec<(String, String)>) -> Option<String> {
+    fn piece(
+        &self,
+        simple: &Simple,
+        first: bool,
+        use_: Use,
+        st: &State,
+        env: &mut Vec<(String, String)>,
+    ) -> Option<String> {
         const FILTERS: [&str; 19] = [
             "awk", "base64", "cat", "cut", "egrep", "fgrep", "grep", "head", "jq", "rev", "sed", "sort", "tac", "tail",
             "tr", "uniq", "wc", "xargs", "yq",
@@ -460,7 +486,10 @@ impl<'a> Lifter<'a> {
         let name = self.name(simple)?;
         let shells = bash::BUILTINS.contains(&name) && !ALSO_PROGRAMS.contains(&name);
         (!shells && !st.scope.functions.contains_key(name) && simple.env.is_empty()).then_some(())?;
-        (first || FILTERS.contains(&name) && (name != "xargs" || simple.words.len() == 1)).then_some(())?;
+        let filters = FILTERS.contains(&name) && (name != "xargs" || simple.words.len() == 1);
+        // `apply -f -` and the like.
+        let reads = || use_ == Use::Status && simple.words.iter().any(|word| word.source == "-");
+        (first || filters || matches!(name, "kubectl" | "oc") && reads()).then_some(())?;
         let words = simple.words.iter().map(|word| self.written(word, st, env)).collect::<Option<Vec<_>>>()?;
         // A command that writes files does not just return a value.
         (!words.iter().any(|word| name == "sed" && word.starts_with("-i"))).then_some(())?;
@@ -468,6 +497,7 @@ impl<'a> Lifter<'a> {
         for redirect in &simple.redirects {
             match redirect {
                 Redirect::Discard(2) => {}
+                Redirect::Discard(_) if use_ == Use::Status => {}
                 Redirect::Merge => text += " 2>&1",
                 Redirect::Read(file) => text += &format!(" < {}", self.written(file, st, env)?),
                 _ => return None,
@@ -511,6 +541,8 @@ impl<'a> Lifter<'a> {
                     let header = value()?;
                     let written = self.template(&header);
                     let (name, value) = written.split_once(':')?;
+                    // Without a value, it removes a header.
+                    (!value.trim().is_empty()).then_some(())?;
                     headers.push((name.to_owned(), value.trim().to_owned()));
                 }
                 "-d" | "--data" | "--data-raw" => {
@@ -532,7 +564,12 @@ impl<'a> Lifter<'a> {
                     }
                 }
                 flag if flag.starts_with('-') => return None,
-                _ if url.is_none() && known.starts_with("http") => url = Some(self.template(&text)),
+                // curl assumes a scheme, and expands brackets and braces.
+                _ if url.is_none() && is_url(&known) && !known.contains(['[', ']', '{', '}']) => {
+                    let starts = |piece: &Piece| matches!(piece, Piece::Literal(start) if is_url(start));
+                    (self.fixed(&text).is_some() || text.0.first().is_some_and(starts)).then_some(())?;
+                    url = Some(self.template(&text));
+                }
                 _ => return None,
             }
         }
@@ -560,7 +597,19 @@ impl<'a> Lifter<'a> {
     /// Converts a pipeline: to one step, as for `A | grep -q B` and `cat <<EOF | kubectl apply -f -`, or to steps that pass
     /// files on.
     pub(super) fn pipeline(&self, list: &[Stmt], st: &State) -> Option<Out> {
-        self.direct(list, st).or_else(|| self.filtered(list, st, st.pipefail, false))
+        self.direct(list, st).or_else(|| self.searched(list, st)).or_else(|| self.piped(list, st, st.pipefail, false))
+    }
+
+    /// `A | B | grep -q TEXT`: the line before `grep`, whose output is as `grep` wants it.
+    fn searched(&self, list: &[Stmt], st: &State) -> Option<Out> {
+        let (Stmt { kind: Kind::Simple(grep), .. }, before) = list.split_last()? else { return None };
+        (before.len() > 1 && self.name(grep)? == "grep" && ends(&before[0])).then_some(())?;
+        let wanted = expect_of(self.wanted(grep, st)?);
+        let mut out = self.line_of(before, Use::Value, st, st.pipefail)?;
+        if !st.pipefail {
+            out.last()?.any_status();
+        }
+        self.expecting(out, &wanted)
     }
 
     fn direct(&self, list: &[Stmt], st: &State) -> Option<Out> {
@@ -643,12 +692,31 @@ impl<'a> Lifter<'a> {
                     return None;
                 }
                 expect.contains = wanted.contains;
-                expect.matches = wanted.matches;
+                expect.matches = wanted.matches.map(of_body);
+                expect.range = wanted.range;
             }
             _ => return None,
         }
         Some(out)
     }
+}
+
+fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// A pattern for what `$(…)` captures, as one for a body: `$(…)` removes line feeds at the end.
+fn of_body(pattern: String) -> String {
+    match pattern.strip_suffix('$') {
+        Some(rest) if !rest.ends_with('\\') && !rest.starts_with("(?m)") => format!(r"{rest}\n*$"),
+        _ => pattern,
+    }
+}
+
+/// Whether the last step succeeds in any case, as far as is known about its commands.
+pub(super) fn cannot_fail(out: &Out) -> bool {
+    let Some(Step { kind: step::Kind::Command { run, .. }, .. }) = out.steps.last() else { return false };
+    bash::program(run).is_some_and(|program| !flow::outcome(&program).other)
 }
 
 /// Returns a text, or a placeholder if it is not known yet.
@@ -675,7 +743,8 @@ pub(super) fn is_echo(simple: &Simple) -> bool {
 /// Whether an expectation admits a value that `echo` takes as an option and does not print.
 pub(super) fn takes_option(expect: &Expect) -> bool {
     ["-n", "-e", "-E", "-ne", "-en", "-nE", "-En", "-eE"].iter().any(|option| {
-        expect.contains.as_ref().is_none_or(|part| option.contains(part.as_str()))
+        expect.range == step::Range::default()
+            && expect.contains.as_ref().is_none_or(|part| option.contains(part.as_str()))
             && expect.not.as_ref().is_none_or(|not| not.admits(option))
             && expect.matches.as_ref().is_none_or(|m| regex::Regex::new(m).is_ok_and(|m| m.is_match(option)))
     })
@@ -829,6 +898,15 @@ fn subject(simple: &Simple) -> String {
     let own = words.get(1).filter(|w| words[0] == "helm" && !w.starts_with('-'));
     let word = noun.or(own).or(words.first()).map_or("output", String::as_str);
     word.split(['/', '.', ',']).next().filter(|w| !w.is_empty()).unwrap_or("output").to_owned()
+}
+
+/// What of a pipeline is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// What it prints.
+    Value,
+    /// Only its exit status.
+    Status,
 }
 
 /// How the text in a file may differ from what a command printed.

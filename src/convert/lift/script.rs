@@ -19,6 +19,7 @@ use crate::{
         flow,
         inline::Functions,
     },
+    builtin::command::ExitCode,
     convert::{
         Piece, classify,
         shell::{Scope, Text},
@@ -474,6 +475,9 @@ fn chunks(
         }
     }
     let mut more = Vec::new();
+    if source.phase == PhaseKind::Cleanup && st.errexit {
+        more.extend(guarded(&chunks, &list, source, forced));
+    }
     for (owner, to) in spans {
         let lifted = |i: &usize| chunks.iter().any(|c| c.from <= *i && *i < c.to && c.is_lifted());
         more.extend((owner..to).filter(|i| !forced.contains(i)).filter(lifted));
@@ -488,6 +492,39 @@ fn chunks(
         }
     }
     if more.is_empty() { Ok(chunks) } else { Err(more) }
+}
+
+/// In a cleanup that ends at the first failure: the lifted statements from a check on, if it decides whether something is changed after
+/// it. Steps of a cleanup run whatever fails before them.
+fn guarded(chunks: &[Chunk], list: &[Stmt], source: &Source, forced: &BTreeSet<usize>) -> Vec<usize> {
+    let text = |chunk: &Chunk| {
+        let texts: Vec<_> =
+            list[chunk.from..chunk.to].iter().filter_map(|s| source.text.get(s.range.clone())).collect();
+        texts.join("\n")
+    };
+    let ignores = |step: &Step| match &step.kind {
+        step::Kind::Command { expect, .. } => expect.exit_code == ExitCode::Any && !expect.of_text(),
+        _ => false,
+    };
+    let checks = |chunk: &&Chunk| match &chunk.kind {
+        ChunkKind::Idle => false,
+        // What needs an output is skipped if there is none.
+        ChunkKind::Lifted(out) => {
+            super::read_only(&out.steps) && !out.steps.iter().all(|step| ignores(step) || step.id.is_some())
+        }
+        ChunkKind::Residual(..) => super::changes_nothing(&text(chunk)),
+    };
+    let acts = |chunk: &&Chunk| match &chunk.kind {
+        ChunkKind::Idle => false,
+        ChunkKind::Lifted(out) => !super::read_only(&out.steps),
+        ChunkKind::Residual(..) => !super::changes_nothing(&text(chunk)),
+    };
+    let Some(check) = chunks.iter().find(checks) else { return Vec::new() };
+    if !chunks.iter().any(|chunk| chunk.from > check.from && acts(&chunk)) {
+        return Vec::new();
+    }
+    let after = chunks.iter().filter(|chunk| chunk.from >= check.from && chunk.is_lifted());
+    after.flat_map(|chunk| chunk.from..chunk.to).filter(|at| !forced.contains(at)).collect()
 }
 
 /// Whether nothing in the statements that stay would make their script fail, although they try something or wait for it.
@@ -757,7 +794,9 @@ fn assemble(
                 lifted.iter_mut().for_each(|step| {
                     step.each(&mut |step| {
                         step.origin = Some(piece_of);
-                        if let step::Kind::Command { run, shell: Some(_), .. } = &step.kind {
+                        if let step::Kind::Command { run, .. } = &step.kind
+                            && !classify::is_pipeline(run)
+                        {
                             lines.push(run.clone());
                         }
                     });

@@ -147,9 +147,12 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
     }
 }
 
-/// Whether a statement reads the exit status of the one before it.
+/// Whether a statement reads the exit status of the one before it. The definition of a function does not.
 pub fn asks_status(stmt: &Stmt) -> bool {
     let mut found = false;
+    if matches!(stmt.kind, Kind::Function { .. }) {
+        return false;
+    }
     walk(stmt, &mut |s| {
         let asks = |w: &Word| w.source.contains("$?") || w.source.contains("${?}");
         found |= match &s.kind {
