@@ -1269,7 +1269,24 @@ fn conversions_that_are_almost_equivalent_are_refuted() {
             &[("grep -o Running", "grep Running")],
         ),
         // A body that ends with a line feed.
-        ("N=$(curl -sfL http://web/count)\nif [ \"$N\" -lt 3 ]; then exit 1; fi", &[("\\n*$", "$")]),
+        (
+            "N=$(curl -sfL http://web/count)\nif [ \"$N\" -lt 3 ]; then exit 1; fi",
+            &[
+                ("atLeast: 3", "matches: '^([3-9]|[1-9][0-9]{1,17})$'"),
+                ("atLeast: 3", "atLeast: 4"),
+                ("atLeast: 3", "atLeast: 2"),
+            ],
+        ),
+        // A range, the limits of which are both part of it.
+        (
+            "T=$(redis-cli TTL session)\nif [ \"$T\" -le 0 ] || [ \"$T\" -gt 1800 ]; then exit 1; fi",
+            &[
+                ("atLeast: 1", "atLeast: 0"),
+                ("atLeast: 1", "atLeast: 2"),
+                ("atMost: 1800", "atMost: 1799"),
+                ("atMost: 1800", "atMost: 1801"),
+            ],
+        ),
         // A variable that may be unset or empty.
         (
             ": \"${REPO:?no repository}\"\ngh issue view 3 -R \"$REPO\" | grep -q CLOSED",

@@ -324,6 +324,25 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             other.web.insert(url.clone(), Web { bodies, ..web.clone() });
             proof.near.push_back(other);
         }
+        // Scripts compare numbers with their words.
+        let numbers = best.words.iter().filter_map(|word| word.parse::<u64>().ok()).take(WORDS);
+        let around: BTreeSet<u64> = numbers.flat_map(|n| [n.saturating_sub(1), n, n.saturating_add(1)]).collect();
+        for (key, texts) in &best.hints {
+            let at = best.key(&Call::of_key(key), Half::After);
+            for number in texts.iter().filter(|text| text.parse().is_ok_and(|n| around.contains(&n))) {
+                let mut other = best.clone();
+                other.given.insert(at.clone(), Given::Says(format!("{number}\n")));
+                proof.near.push_back(other);
+            }
+        }
+        let counts = |web: &Web| web.bodies.iter().any(|body| body.trim().parse::<u64>().is_ok());
+        for (url, web) in best.web.iter().filter(|(_, web)| counts(web)) {
+            for number in &around {
+                let mut other = best.clone();
+                other.web.insert(url.clone(), Web { bodies: vec![format!("{number}\n")], ..web.clone() });
+                proof.near.push_back(other);
+            }
+        }
         // The agent may not have removed what it should remove.
         for at in 0..best.gone.len() {
             let mut other = best.clone();

@@ -16,7 +16,7 @@ use super::{
     host::{Clock, ProofHost, Stage},
     shim::TASK,
     trace::{PAUSE, PHASE, TRACE},
-    world::{Call, Dice, Given, Half, Mood, WORLD, World, fits},
+    world::{Call, Dice, Given, Half, Mood, WORLD, World, fits, is_plain_number},
 };
 use crate::{
     builtin::builtin,
@@ -164,14 +164,6 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
         failed,
         numbers,
     })
-}
-
-/// Whether a text is a number that every comparison of numbers reads in the same way.
-fn is_plain_number(text: &str) -> bool {
-    let digits = text.trim_end_matches('\n');
-    (1..19).contains(&digits.len())
-        && digits.bytes().all(|b| b.is_ascii_digit())
-        && (digits == "0" || !digits.starts_with('0'))
 }
 
 /// If a task asks a judge or reads the agent's answer: gives it an agent that answers, and a judge that approves in good and late

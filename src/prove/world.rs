@@ -133,8 +133,20 @@ impl Given {
 
     /// Whether this is an answer that authors of scripts do not think of.
     pub fn is_odd(&self) -> bool {
-        !matches!(self, Self::Fails | Self::FailsWith(_) | Self::Silent | Self::Slow)
+        match self {
+            Self::Fails | Self::FailsWith(_) | Self::Silent | Self::Slow => false,
+            Self::Says(text) => !is_plain_number(text),
+            Self::FailsSaying | Self::Missing | Self::Hangs => true,
+        }
     }
+}
+
+/// Whether a text is a number that every comparison of numbers reads in the same way.
+pub fn is_plain_number(text: &str) -> bool {
+    let digits = text.trim_end_matches('\n');
+    (1..19).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'))
 }
 
 /// The exit status of a command that never ends: its script is killed.

@@ -468,8 +468,9 @@ impl<'a> Lifter<'a> {
                         // No count is less than 0.
                         "-le" if counts && *limit == 0 => Expect { equals: Some("0".to_owned()), ..Expect::default() },
                         // A range includes fractions, which end the script only where it demands the opposite. `[[` reads `010` as 8.
+                        // A count is neither.
                         "-ge" | "-gt" | "-le" | "-lt"
-                            if demand.lenient && !st.waiting && !(*double && operator.starts_with("-g")) =>
+                            if counts || demand.lenient && !st.waiting && !(*double && operator.starts_with("-g")) =>
                         {
                             Expect { range: Range::of(operator, *limit)?, ..Expect::default() }
                         }
