@@ -291,7 +291,10 @@ fn on_kubernetes(
         () => Verb::Reads,
     };
     let resource = arg("resource").map(|resource| resource.split('/'));
+    // A permission is for a kind of resources, or for a part of them: `pods/log`.
+    let is_permission = operation == "can-i";
     let (kind, name) = match resource.as_deref() {
+        Some([kind, _]) if is_permission => (kind.literal().map(str::to_owned), None),
         Some([kind, name]) => (kind.literal().map(str::to_owned), Some(name.clone())),
         Some([kind]) => (kind.literal().map(str::to_owned), arg("name")),
         _ => {

@@ -52,6 +52,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     never_made(view, &said, out);
     old_values(view, &said, out);
     holds(view, &said, out);
+    as_it_is(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
         if told.contains(&what) {
@@ -126,6 +127,10 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
     }
+}
+
+fn is_inside(inner: Span, outer: Span) -> bool {
+    inner.file == outer.file && outer.start <= inner.start && inner.end <= outer.end
 }
 
 /// Returns the steps that send requests in order, each with its URL if known.
@@ -309,6 +314,65 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         });
     });
 }
+
+/// Every step of verify checks a field that has this value in the only manifests of setup, or compares with what setup has read.
+fn as_it_is(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if view.task.verify.steps.len() > MOST {
+        return;
+    }
+    let model = view.effects;
+    let is_changed =
+        || model.in_phase(PhaseKind::Setup).any(|act| !matches!(act.verb, Verb::Creates | Verb::Awaits | Verb::Reads));
+    if KEEPS.is_match(said)
+        || LEAVES_ALONE.is_match(said)
+        || NEGATES.is_match(said)
+        || !model.sees(PhaseKind::Setup)
+        || is_changed()
+    {
+        return;
+    }
+    let is_operation = |step: &Step<Def>, names: &[&str]| matches!(&step.op.kind, OperationKind::Extension { operation, .. } if names.contains(&operation.as_str()));
+    let (asked, given) = (facts::asked(view), facts::given(view));
+    let mut held: Option<(Span, Span, String)> = None;
+    for step in &view.task.verify.steps {
+        if is_operation(step, &["field-equals"]) {
+            let Some(question) = asked.iter().find(|fact| is_inside(fact.span, step.span)) else { return };
+            let read = model.in_phase(PhaseKind::Verify).find(|act| act.step == step.key);
+            let is_made = read.is_some_and(|act| {
+                let mut setup = model.in_phase(PhaseKind::Setup);
+                setup.any(|made| made.verb == Verb::Creates && made.thing.is(&act.thing))
+            });
+            let mut same = given.iter().filter(|fact| fact.key == question.key).peekable();
+            let Some(first) = same.peek().map(|fact| fact.span).filter(|_| is_made) else { return };
+            if !same.all(|fact| fact.text() == question.text()) {
+                return;
+            }
+            held.get_or_insert((question.span, first, format!("`{}: {}`", question.key, question.text())));
+        } else if is_operation(step, &["get"]) {
+            let value = step.expect.as_ref().and_then(|(_, expect)| texts::script_text(expect.get("value")?));
+            let is_old = value.is_some_and(|value| {
+                let id = value.strip_prefix("{steps.").and_then(|rest| rest.split('.').next());
+                view.task.setup.steps.iter().any(|step| step.id.as_ref().is_some_and(|known| id == Some(&known.value)))
+            });
+            if !is_old {
+                return;
+            }
+        } else {
+            return;
+        }
+    }
+    if let Some((span, made, what)) = held {
+        let message = format!("all that verify checks is already so before the agent runs, such as {what}");
+        out.push(
+            Diagnostic::new(&ALREADY_TRUE, span, message)
+                .label(made, "setup creates it here")
+                .help("start from a different state in setup: the task must not pass if the agent does nothing"),
+        );
+    }
+}
+
+/// The most steps of a verify that are compared with all of setup.
+const MOST: usize = 32;
 
 /// Returns the number that setup gives to a field, if it gives no other.
 fn given_number(view: &TaskView<'_>, key: &str, kind: &str) -> Option<f64> {

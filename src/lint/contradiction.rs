@@ -154,6 +154,13 @@ fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
             continue;
         }
         for (step, subject) in read_in(step) {
+            if let Some((part, value)) = field_equals(step) {
+                let wanted = value.as_literal().map(str::to_owned).or_else(|| Some(value.as_value()?.to_string()));
+                let (part, span) = (part.to_owned(), value.span);
+                let claim = |wanted| Claim { subject, part, wanted, span, at, is_strict: true, awaits: false };
+                claims.extend(wanted.map(Wanted::Is).map(claim));
+                continue;
+            }
             let Some((_, expect)) = step.expect.as_ref().filter(|(_, expect)| !view.has_unread(expect.span)) else {
                 continue;
             };
@@ -202,14 +209,25 @@ fn read_in(step: &Step<Def>) -> Vec<(&Step<Def>, String)> {
     rounds.iter().flat_map(round).collect()
 }
 
+/// The path and the value of a `field-equals`, if the field only changes when somebody changes it.
+fn field_equals(step: &Step<Def>) -> Option<(&str, &Arg<Def>)> {
+    let OperationKind::Extension { operation, .. } = &step.op.kind else { return None };
+    let path = step.arg("jsonpath").and_then(Arg::as_literal).filter(|_| operation == "field-equals")?;
+    let is_stable =
+        ["{.spec.", "{.data.", "{.metadata.name", "{.metadata.labels"].iter().any(|begin| path.starts_with(begin));
+    Some((path, step.arg("value").filter(|_| is_stable)?))
+}
+
 /// What a step reads: its operation and all arguments that determine the answer.
 fn subject(step: &Step<Def>) -> Option<String> {
     let mut text = match &step.op.kind {
         OperationKind::Builtin(name @ ("http" | "command")) => (*name).to_owned(),
         OperationKind::Tool { server, tool } if is_reader(tool) => format!("{server}.{tool}"),
+        OperationKind::Extension { .. } if field_equals(step).is_some() => step.op.name.clone(),
         _ => return None,
     };
-    let mut args: Vec<_> = step.args.iter().filter(|(key, _)| !matches!(key.value.as_str(), "timeout")).collect();
+    let is_demand = |key: &str| key == "timeout" || key == "value" && field_equals(step).is_some();
+    let mut args: Vec<_> = step.args.iter().filter(|(key, _)| !is_demand(&key.value)).collect();
     args.sort_by(|(a, _), (b, _)| a.value.cmp(&b.value));
     for (key, arg) in args {
         // `GET` is the default.
@@ -274,6 +292,7 @@ fn is_quiet(view: &TaskView<'_>, step: &Step<Def>) -> bool {
         OperationKind::Builtin("file") => step.arg("content").is_none() && step.arg("absent").is_none(),
         OperationKind::Builtin("llm" | "llmJudge") => true,
         OperationKind::Tool { tool, .. } => is_reader(tool),
+        OperationKind::Extension { .. } => field_equals(step).is_some(),
         OperationKind::Builtin("foreach") => {
             step.blocks.iter().flat_map(|block| &block.steps).all(|step| is_quiet(view, step))
         }

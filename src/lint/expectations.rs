@@ -5,6 +5,7 @@ use super::{
     pattern::{Texts, matches_all},
 };
 use crate::{
+    ascii::{Ascii, ascii},
     decode::VACUOUS_EXPECTATION,
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{Arg, ArgKind, Def, Dialect, Name, Step},
@@ -22,6 +23,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 ArgKind::Record(fields) if fields.is_empty() => empty(step, *key, dialect, out),
                 _ => value(expect, dialect, out),
             }
+            of_count(step, expect, out);
         }
         if step.op.signature.judges {
             for (name, arg) in &step.args {
@@ -34,6 +36,27 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     });
 }
+
+/// `atLeast: 0` for the output of a command that only counts: `SELECT count(*)`, `… | wc -l`.
+fn of_count(step: &Step<Def>, expect: &Arg<Def>, out: &mut Diagnostics) {
+    let Some(ArgKind::Record(fields)) = expect.get("stdout").map(|stdout| &stdout.kind) else { return };
+    let [(name, bound)] = fields.as_slice() else { return };
+    let is_zero = match name.value.as_str() {
+        "atLeast" => matches!(bound.kind, ArgKind::Int(0)),
+        "above" => matches!(bound.kind, ArgKind::Int(..0)),
+        _ => false,
+    };
+    let run = step.arg("run").and_then(super::texts::script_text).filter(|_| is_zero);
+    // Without groups, there is no row and no count.
+    if run.is_some_and(|run| COUNTS.is_match(&run) && !run.to_lowercase().contains("group by")) {
+        out.push(nothing(name, "this command prints a count, which is never less than 0"));
+    }
+}
+
+/// A query of one count, or a pipe that ends with one.
+static COUNTS: Ascii = ascii(
+    r"(?i)\x22\s*select\s+count\((?:\*|distinct \w+|\w+)\)\s+from\b[^\x22;]*\x22\s*$|'\s*select\s+count\((?:\*|distinct \w+|\w+)\)\s+from\b[^';]*'\s*$|\|\s*(?:wc -l|jq length|jq 'length')\s*$",
+);
 
 /// An empty `expect` of `file` checks the file; on any other step it adds nothing.
 fn empty(step: &Step<Def>, key: crate::source::Span, dialect: Dialect, out: &mut Diagnostics) {

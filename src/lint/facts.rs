@@ -868,6 +868,16 @@ pub(super) fn field(command: &str) -> Option<&str> {
     let path = (1..5).find_map(|group| found.get(group))?;
     // `{.spec.minReplicas}-{.spec.maxReplicas}` prints more than one field.
     let behind = command[path.end()..].strip_prefix('}').filter(|_| found.get(1).is_some());
+    // In quotes, a space does not end the format: `'{.spec.replicas} {.spec.paused}'`.
+    let head = command[..path.start()].strip_suffix('{').unwrap_or_default();
+    let quote = head.chars().next_back().filter(|_| head.ends_with(['"', '\'']));
+    let quote =
+        quote.or_else(|| head.strip_suffix("jsonpath=")?.chars().next_back().filter(|c| matches!(c, '"' | '\'')));
+    if let Some((behind, quote)) = behind.zip(quote)
+        && !behind.starts_with(quote)
+    {
+        return None;
+    }
     if behind
         .is_some_and(|behind| behind.starts_with(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ')' | '`')))
     {

@@ -7,7 +7,7 @@ use super::{
     cluster::{UNKNOWN_NAMESPACE, whole},
     elsewhere::UNKNOWN_RESOURCE,
     facts, requests,
-    texts::has_word,
+    texts::{self, has_word},
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -27,6 +27,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     loops(view, out);
     hosts(view, out);
     impersonated(view, out);
+    other_space(view, out);
 }
 
 fn runs<'v>(view: &'v TaskView<'_>, phase: PhaseKind) -> impl Iterator<Item = &'v Run<'v>> {
@@ -202,6 +203,53 @@ fn hosts(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// `as: system:serviceaccount:NAMESPACE:NAME` with a namespace that nothing creates.
+fn other_space(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let setup = || view.effects.in_phase(PhaseKind::Setup).filter(|act| act.verb == Verb::Creates);
+    let spaces = || setup().filter(|act| act.thing.kind == "namespace");
+    let are_known = || spaces().all(|act| act.thing.name.as_ref().is_some_and(Value::is_known));
+    if spaces().next().is_none() || !view.effects.sees(PhaseKind::Setup) || !are_known() {
+        return;
+    }
+    let said = view.effects.prompt.shown();
+    let filled = |text: String| {
+        let name = text.strip_prefix("{env.").and_then(|rest| rest.strip_suffix('}'));
+        let own = name.and_then(|name| view.task.env.iter().find(|(known, _)| known.value == name));
+        own.map_or(text.clone(), |(_, template)| texts::written(template))
+    };
+    let mut told: Vec<String> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let Some((span, user)) = step.arg("as").and_then(|arg| Some((arg.span, filled(texts::script_text(arg)?))))
+            else {
+                return;
+            };
+            let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+            let Some((space, name)) = account.filter(|(space, name)| !space.is_empty() && !name.contains(':')) else {
+                return;
+            };
+            let is_hidden = space.contains(['|', '$']) || space.contains("{env.") || space.contains("{steps.");
+            let exists = matches!(space, "default") || space.starts_with("kube-") || said.contains(space);
+            let is_made = || setup().any(|act| act.thing.name.iter().any(|name| name.shown() == space));
+            if is_hidden || exists || is_made() || told.iter().any(|known| known == space) {
+                return;
+            }
+            // Only if the account itself is made in another namespace.
+            let other = setup().find(|act| {
+                act.thing.kind == "serviceaccount" && act.thing.name.as_ref().is_some_and(|own| own.shown() == name)
+            });
+            let Some(other) = other else { return };
+            let message = format!("neither setup nor the prompt mentions the namespace `{space}`");
+            out.push(
+                Diagnostic::new(&UNKNOWN_NAMESPACE, span, message)
+                    .label(other.span, format!("setup creates the service account `{name}` here"))
+                    .help("the user of a service account is `system:serviceaccount:NAMESPACE:NAME`"),
+            );
+            told.push(space.to_owned());
+        });
+    });
 }
 
 /// `kubectl auth can-i … --as=NAME` with the name of a service account: a user of this name does not exist.
