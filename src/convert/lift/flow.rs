@@ -672,7 +672,7 @@ impl<'a> Lifter<'a> {
                 let source = w.source.trim_matches(['"', '\'']);
                 match source.contains("$*") || source.contains("$@") {
                     true => source.replace("$*", &all().join(" ")).replace("$@", &all().join(" ")),
-                    false => source.to_owned(),
+                    false => without_variables(source),
                 }
             })
         });
@@ -1930,11 +1930,27 @@ fn shown(piece: &crate::convert::shell::Piece) -> String {
     match piece {
         Piece::Literal(text) => text.clone(),
         Piece::Hole { constant: Some(text), .. } => text.clone(),
-        Piece::Hole { text, .. } => match text.strip_prefix("{steps.").and_then(|t| t.split_once('.')) {
-            Some((id, _)) => format!("${}", id.replace('-', "_").to_ascii_uppercase()),
-            None => text.clone(),
-        },
+        // A comment has no values.
+        Piece::Hole { text, .. } if text.starts_with("{steps.") => "…".to_owned(),
+        Piece::Hole { text, .. } => text.clone(),
     }
+}
+
+/// A text with `…` in place of variables.
+fn without_variables(source: &str) -> String {
+    let mut parts = source.split('$');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = match part.strip_prefix('{') {
+            Some(braced) => braced.find('}').map(|at| at + 2),
+            None => Some(part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len())),
+        };
+        match end.filter(|end| *end > 0) {
+            Some(end) => text += &format!("…{}", &part[end..]),
+            None => text += &format!("${part}"),
+        }
+    }
+    text
 }
 
 /// Whether a body may end the script with `exit`, and never ends only itself with `return`.
