@@ -795,6 +795,7 @@ fn assemble(
                     step.each(&mut |step| {
                         step.origin = Some(piece_of);
                         if let step::Kind::Command { run, .. } = &step.kind
+                            && run.contains(['|', '&', ';', '<', '>', '`'])
                             && !classify::is_pipeline(run)
                         {
                             lines.push(run.clone());
