@@ -385,6 +385,18 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         if let Some(doc) = of_entries(program, last.as_str().unwrap_or_default()) {
             return doc;
         }
+        if let (Some(item), Value::Array(items)) = (collected(program), last) {
+            let mut all = Value::Null;
+            for value in items.iter().take(FURTHEST) {
+                let mut doc = Value::Null;
+                let end = run(item, Vec::new(), value, &mut doc);
+                if at(&doc, &end).is_none_or(Value::is_null) {
+                    put(&mut doc, &end, value.clone());
+                }
+                merge(&mut all, doc);
+            }
+            return all;
+        }
         // Each line is the text of an item.
         if let Some(text) = last.as_str().filter(|text| text.trim_end().contains('\n') && program.contains("[]")) {
             let mut all = Value::Null;
@@ -413,6 +425,14 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         doc
     };
     wanted.iter().take(6).map(make).collect()
+}
+
+/// `[.a[].b]`, `[.a[].b] | sort`: what makes the items of the list.
+fn collected(program: &str) -> Option<&str> {
+    let parts = split(program, "|");
+    let (first, rest) = parts.split_first()?;
+    let is_order = |part: &&str| matches!(part.trim(), "sort" | "unique");
+    inside(first.trim(), "[", "]").filter(|item| item.contains("[]") && rest.iter().all(is_order))
 }
 
 /// A program that is false where this one is true, for a program with one comparison.
@@ -742,6 +762,15 @@ mod tests {
             ),
             (".types | index(\"Egress\")", "", json!({"types": ["Egress"]})),
             (".labels[\"a.b/c\"] == \"x\"", "", json!({"labels": {"a.b/c": "x"}})),
+            (
+                "[.spec.ingress[].from[].podSelector.matchLabels.role]",
+                r#"["front","back"]"#,
+                json!({"spec": {"ingress": [{"from": [
+                    {"podSelector": {"matchLabels": {"role": "front"}}},
+                    {"podSelector": {"matchLabels": {"role": "back"}}},
+                ]}]}}),
+            ),
+            ("[.ports[].port] | sort", "[80,443]", json!({"ports": [{"port": 80}, {"port": 443}]})),
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
             (".count // 1", "2", json!({"count": 2})),
             (".types | join(\",\")", "In,Out", json!({"types": ["In", "Out"]})),
