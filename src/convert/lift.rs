@@ -265,7 +265,12 @@ fn messages(texts: &[String]) -> Vec<String> {
     let clean = |text: &String| -> String {
         text.chars().filter(|c| !c.is_control() && !('\u{2190}'..='\u{2bff}').contains(c) && *c < '\u{1f000}').collect()
     };
-    texts.iter().map(clean).map(|t| t.trim().to_owned()).filter(|t| t.len() > 2).collect()
+    texts
+        .iter()
+        .map(clean)
+        .map(|t| t.trim().to_owned())
+        .filter(|t| t.len() > 2 && t.contains(char::is_alphanumeric))
+        .collect()
 }
 
 /// Whether steps only read.

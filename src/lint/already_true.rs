@@ -129,10 +129,6 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     }
 }
 
-fn is_inside(inner: Span, outer: Span) -> bool {
-    inner.file == outer.file && outer.start <= inner.start && inner.end <= outer.end
-}
-
 /// Returns the steps that send requests in order, each with its URL if known.
 fn urls(view: &TaskView<'_>) -> Vec<(Span, Option<String>)> {
     let acts = view.effects.acts.iter().filter(|act| act.thing.system == "http");
@@ -336,7 +332,7 @@ fn as_it_is(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut held: Option<(Span, Span, String)> = None;
     for step in &view.task.verify.steps {
         if is_operation(step, &["field-equals"]) {
-            let Some(question) = asked.iter().find(|fact| is_inside(fact.span, step.span)) else { return };
+            let Some(question) = asked.iter().find(|fact| step.span.contains(fact.span)) else { return };
             let read = model.in_phase(PhaseKind::Verify).find(|act| act.step == step.key);
             let is_made = read.is_some_and(|act| {
                 let mut setup = model.in_phase(PhaseKind::Setup);

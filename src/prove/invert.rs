@@ -386,29 +386,11 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
             return doc;
         }
         if let (Some(item), Value::Array(items)) = (collected(program), last) {
-            let mut all = Value::Null;
-            for value in items.iter().take(FURTHEST) {
-                let mut doc = Value::Null;
-                let end = run(item, Vec::new(), value, &mut doc);
-                if at(&doc, &end).is_none_or(Value::is_null) {
-                    put(&mut doc, &end, value.clone());
-                }
-                merge(&mut all, doc);
-            }
-            return all;
+            return of_values(item, items.iter().cloned(), &[]);
         }
         // Each line is the text of an item.
         if let Some(text) = last.as_str().filter(|text| text.trim_end().contains('\n') && program.contains("[]")) {
-            let mut all = Value::Null;
-            for line in text.trim_end().lines().take(FURTHEST) {
-                let (mut doc, line) = (Value::Null, json!(line));
-                let end = run(program, Vec::new(), &line, &mut doc);
-                if at(&doc, &end).is_none_or(Value::is_null) {
-                    put(&mut doc, &end, line);
-                }
-                merge(&mut all, doc);
-            }
-            return all;
+            return of_values(program, text.trim_end().lines().map(|line| json!(line)), &[]);
         }
         let mut doc = Value::Null;
         let end = run(program, Vec::new(), last, &mut doc);
@@ -485,15 +467,19 @@ fn of_entries(program: &str, text: &str) -> Option<Value> {
 fn of_items<'t>(program: &str, items: impl Iterator<Item = &'t str>) -> Value {
     let last = split(program, "|").last().map_or("", |part| part.trim());
     let is_list = !(last.starts_with('[') || last.starts_with("map("));
+    let place: &[Segment] = if is_list { &[Segment::Index(0)] } else { &[] };
+    of_values(program, items.map(|item| json!(item)), place)
+}
+
+/// A document in which a program finds these values in order, each at a place below what the program prints.
+fn of_values(program: &str, values: impl Iterator<Item = Value>, place: &[Segment]) -> Value {
     let mut all = Value::Null;
-    for item in items.take(FURTHEST) {
-        let (mut doc, item) = (Value::Null, json!(item));
-        let mut end = run(program, Vec::new(), &item, &mut doc);
-        if is_list {
-            end.push(Segment::Index(0));
-        }
+    for value in values.take(FURTHEST) {
+        let mut doc = Value::Null;
+        let mut end = run(program, Vec::new(), &value, &mut doc);
+        end.extend_from_slice(place);
         if at(&doc, &end).is_none_or(Value::is_null) {
-            put(&mut doc, &end, item);
+            put(&mut doc, &end, value);
         }
         merge(&mut all, doc);
     }

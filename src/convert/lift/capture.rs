@@ -339,8 +339,9 @@ impl<'a> Lifter<'a> {
                 let (flags, patterns): (Vec<&str>, Vec<&str>) = words[1..].iter().copied().partition(letters);
                 let [pattern] = patterns.as_slice() else { return None };
                 let is_empty = |line: &str| line.trim_matches(['"', '\'', '^', '$', '.', '*']).is_empty();
-                let several = pattern.contains("\\|") || pattern.contains('|') || pattern.contains('*');
-                let counts = flags.into_iter().all(plain) && !is_empty(pattern) && !several;
+                // Parts of such a pattern may be empty.
+                let is_open = pattern.contains(['|', '*', '?', '{']);
+                let counts = flags.into_iter().all(plain) && !is_empty(pattern) && !is_open;
                 (counts && !pattern.starts_with('-')).then_some(())?;
                 Some((self.piped(list, st, strict, true)?, true))
             }

@@ -409,47 +409,45 @@ impl<'a> Lifter<'a> {
     /// Converts a pipeline to one line of shell, or else to steps that pass files on. With `strict`, each command must succeed. With
     /// `captured`, the value of the pipeline is used.
     pub(super) fn piped(&self, list: &[Stmt], st: &State, strict: bool, captured: bool) -> Option<Out> {
-        let line = self.one_line(list, if captured { Use::Value } else { Use::Status }, st, strict);
+        let line = self.one_line(list, if captured { Purpose::Value } else { Purpose::Status }, st, strict);
         // Without `pipefail`, a pipeline may be no check at all, but each of its commands is one.
         line.filter(|out| captured || self.phase != PhaseKind::Verify || !cannot_fail(out))
             .or_else(|| self.filtered(list, st, strict, captured))
     }
 
     /// Converts a pipeline to one line of shell, except one that prints a value: it may be longer than the environment admits.
-    pub(super) fn one_line(&self, list: &[Stmt], use_: Use, st: &State, strict: bool) -> Option<Out> {
+    pub(super) fn one_line(&self, list: &[Stmt], purpose: Purpose, st: &State, strict: bool) -> Option<Out> {
         let first = list.first()?;
         let echoes = matches!(&first.kind, Kind::Simple(s) if matches!(self.name(s), Some("echo" | "printf")));
         (!echoes && ends(first)).then_some(())?;
-        self.line_of(list, use_, st, strict)
+        self.line_of(list, purpose, st, strict)
     }
 
     /// Converts what `$(…)` runs to one line of shell: `A | B`, `B < FILE`, `A || echo TEXT`. With `strict`, each command of a
     /// pipeline must succeed.
     pub(super) fn line(&self, stmt: &Stmt, st: &State, strict: bool) -> Option<Out> {
-        let list = |stmt: &'_ Stmt| match &stmt.kind {
-            Kind::Pipeline(list) => list.clone(),
-            _ => vec![stmt.clone()],
-        };
-        let Kind::Or(pair) = &stmt.kind else { return self.line_of(&list(stmt), Use::Value, st, strict) };
+        let Kind::Or(pair) = &stmt.kind else { return self.line_of(commands_of(stmt), Purpose::Value, st, strict) };
         let Kind::Simple(other) = &pair[1].kind else { return None };
         (self.name(other) == Some("echo") && other.redirects.is_empty()).then_some(())?;
-        let mut out = self.line_of(&list(&pair[0]), Use::Value, st, strict)?;
-        let step::Kind::Command { run, env, .. } = &mut out.last()?.kind else { return None };
-        let otherwise = self.piece(other, true, Use::Value, st, env)?;
+        let mut out = self.line_of(commands_of(&pair[0]), Purpose::Value, st, strict)?;
+        let step::Kind::Command { run, shell, env, .. } = &mut out.last()?.kind else { return None };
+        let otherwise = self.piece(other, true, Purpose::Value, st, env)?;
         *run += &format!(" || {otherwise}");
+        // Shells differ in what `echo` prints.
+        *shell = Some("bash".to_owned());
         Some(out)
     }
 
     /// Converts a pipeline to one line of the shell that it was written for.
-    pub(super) fn line_of(&self, list: &[Stmt], use_: Use, st: &State, strict: bool) -> Option<Out> {
+    pub(super) fn line_of(&self, list: &[Stmt], purpose: Purpose, st: &State, strict: bool) -> Option<Out> {
         let mut env = st.exported.clone();
         let last = list.len() - 1;
         let mut pieces = Vec::new();
         for (at, stmt) in list.iter().enumerate() {
             let Kind::Simple(simple) = &stmt.kind else { return None };
             (!stmt.background).then_some(())?;
-            let of_piece = if at == last { use_ } else { Use::Value };
-            pieces.push(self.piece(simple, at == 0, of_piece, st, &mut env)?);
+            let its_own = if at == last { purpose } else { Purpose::Value };
+            pieces.push(self.piece(simple, at == 0, its_own, st, &mut env)?);
         }
         let words = |piece: &String| piece.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let limit = pieces.iter().map(|piece| limit(&words(piece))).max_by_key(|limit| limit.seconds)?;
@@ -475,7 +473,7 @@ impl<'a> Lifter<'a> {
         &self,
         simple: &Simple,
         first: bool,
-        use_: Use,
+        purpose: Purpose,
         st: &State,
         env: &mut Vec<(String, String)>,
     ) -> Option<String> {
@@ -488,7 +486,7 @@ impl<'a> Lifter<'a> {
         (!shells && !st.scope.functions.contains_key(name) && simple.env.is_empty()).then_some(())?;
         let filters = FILTERS.contains(&name) && (name != "xargs" || simple.words.len() == 1);
         // `apply -f -` and the like.
-        let reads = || use_ == Use::Status && simple.words.iter().any(|word| word.source == "-");
+        let reads = || purpose == Purpose::Status && simple.words.iter().any(|word| word.source == "-");
         (first || filters || matches!(name, "kubectl" | "oc") && reads()).then_some(())?;
         let words = simple.words.iter().map(|word| self.written(word, st, env)).collect::<Option<Vec<_>>>()?;
         // A command that writes files does not just return a value.
@@ -497,7 +495,7 @@ impl<'a> Lifter<'a> {
         for redirect in &simple.redirects {
             match redirect {
                 Redirect::Discard(2) => {}
-                Redirect::Discard(_) if use_ == Use::Status => {}
+                Redirect::Discard(_) if purpose == Purpose::Status => {}
                 Redirect::Merge => text += " 2>&1",
                 Redirect::Read(file) => text += &format!(" < {}", self.written(file, st, env)?),
                 _ => return None,
@@ -605,7 +603,7 @@ impl<'a> Lifter<'a> {
         let (Stmt { kind: Kind::Simple(grep), .. }, before) = list.split_last()? else { return None };
         (before.len() > 1 && self.name(grep)? == "grep" && ends(&before[0])).then_some(())?;
         let wanted = expect_of(self.wanted(grep, st)?);
-        let mut out = self.line_of(before, Use::Value, st, st.pipefail)?;
+        let mut out = self.line_of(before, Purpose::Value, st, st.pipefail)?;
         if !st.pipefail {
             out.last()?.any_status();
         }
@@ -900,12 +898,20 @@ fn subject(simple: &Simple) -> String {
     word.split(['/', '.', ',']).next().filter(|w| !w.is_empty()).unwrap_or("output").to_owned()
 }
 
-/// What of a pipeline is used.
+/// The commands of a pipeline, or the statement itself.
+fn commands_of(stmt: &Stmt) -> &[Stmt] {
+    match &stmt.kind {
+        Kind::Pipeline(list) => list,
+        _ => std::slice::from_ref(stmt),
+    }
+}
+
+/// What a pipeline is run for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
-    /// What it prints.
+pub(super) enum Purpose {
+    /// Its output.
     Value,
-    /// Only its exit status.
+    /// Its exit status, whatever it prints.
     Status,
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
     capture::{globbed, inverse},
-    command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, Use, denied, expect_of},
+    command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, Purpose, denied, expect_of},
     messages, read_only,
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
 };
@@ -921,7 +921,7 @@ impl<'a> Lifter<'a> {
         if let Some(out) = self.not_found(list, st) {
             return Some(told(out));
         }
-        if let Some(out) = self.one_line(list, Use::Status, st, st.pipefail) {
+        if let Some(out) = self.one_line(list, Purpose::Status, st, st.pipefail) {
             return self.fails_somehow(out);
         }
         let out = told(self.filtered(list, st, false, false)?);
