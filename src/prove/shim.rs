@@ -10,11 +10,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    fs::FileType,
-};
-
 use super::{
     curl, kubectl,
     trace::{self, PAUSE, record},
@@ -58,7 +53,6 @@ pub fn main() -> Option<u8> {
     let call = Call { argv: std::iter::once(name).chain(args).collect(), stdin: None };
     let cwd = std::env::current_dir().unwrap_or_default();
     let call = asked(&world, call, &cwd, Some(&mut std::io::stdin().lock()))?;
-    await_writers();
     if call.argv[0] == "curl" {
         return Some(curl::main(&world, &call));
     }
@@ -69,18 +63,6 @@ pub fn main() -> Option<u8> {
     let _ = std::io::stdout().write_all(answer.stdout.as_bytes());
     let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
     Some(status(&answer))
-}
-
-/// Waits until the commands before this one in a pipeline have ended, without reading what they print: otherwise the order in which the calls
-/// of one pipeline are recorded depends on chance. Writers that wait for something else are not waited for.
-fn await_writers() {
-    const LONGEST: Duration = Duration::from_millis(200);
-    let stdin = std::io::stdin();
-    let is_pipe = rustix::fs::fstat(&stdin).is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::Fifo);
-    if is_pipe {
-        // Only the end of the last writer is reported.
-        let _ = poll(&mut [PollFd::new(&stdin, PollFlags::empty())], Timespec::try_from(LONGEST).ok().as_ref());
-    }
 }
 
 /// Records that a command was called, and returns its answer.
