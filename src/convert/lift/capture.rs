@@ -2,7 +2,9 @@
 
 use super::{
     End, Flow, Lifter, Next, Out, State,
-    command::{BARE, OUTPUT_STATUS, PLAIN_NUMBER, cannot_fail, expect_of, handed_on, is_echo, takes_option},
+    command::{
+        BARE, NOT_A_NUMBER, OUTPUT_STATUS, PLAIN_NUMBER, cannot_fail, expect_of, handed_on, is_echo, takes_option,
+    },
     is_line, messages,
     statement::{self, by_line, here_string, split},
 };
@@ -488,7 +490,7 @@ impl<'a> Lifter<'a> {
             if demand.lenient && !counts {
                 // A value that is not a number would end the wait.
                 (!st.waiting).then_some(())?;
-                let reason = if matches!(demand.kind, Ask::Number { .. }) { PLAIN_NUMBER } else { BARE };
+                let reason = if matches!(demand.kind, Ask::Number { .. }) { NOT_A_NUMBER } else { BARE };
                 (label, why) = (label.max(Label::Stronger), reason);
             }
             // If the command fails, the script compares this instead.

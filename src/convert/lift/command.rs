@@ -32,7 +32,8 @@ pub(super) const PIPE_STATUS: &str =
 pub(super) const PIPE_DENIED: &str = "its output counts even if the command failed";
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed as well, not only print this";
 pub(super) const BARE: &str = "a value with several words or surrounding spaces is treated differently";
-pub(super) const PLAIN_NUMBER: &str =
+pub(super) const PLAIN_NUMBER: &str = "only plain decimal numbers are compared";
+pub(super) const NOT_A_NUMBER: &str =
     "only plain decimal numbers are compared; the script continued if the value was not a number";
 
 impl<'a> Lifter<'a> {

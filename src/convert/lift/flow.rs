@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
     capture::{globbed, inverse},
-    command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, Purpose, denied, expect_of},
+    command::{NOT_A_NUMBER, ONE_STATUS, PIPE_DENIED, Purpose, denied, expect_of},
     messages, read_only,
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
 };
@@ -1262,7 +1262,7 @@ impl<'a> Lifter<'a> {
                             true => command(&[a, op, b], None),
                             false if st.waiting => self.fails_somehow(command(&[a, op, b], None)?),
                             false => {
-                                Some(command(&[a, op, b], inverse(&op.source))?.but(Label::Stronger, PLAIN_NUMBER))
+                                Some(command(&[a, op, b], inverse(&op.source))?.but(Label::Stronger, NOT_A_NUMBER))
                             }
                         };
                     }
