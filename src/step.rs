@@ -10,7 +10,7 @@ mod extension;
 mod file;
 mod http;
 mod llm;
-mod process;
+pub mod process;
 mod script;
 mod sleep;
 mod steps_http;

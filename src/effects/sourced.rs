@@ -63,8 +63,14 @@ pub fn of_own_folder(word: &Word, script: &ScriptView<'_>) -> Option<PathBuf> {
 
 /// The script's own directory, or a path below it, that a text names.
 fn own_folder(text: &str, script: &ScriptView<'_>) -> Option<PathBuf> {
-    let Form::File { path, .. } = &script.form else { return None };
-    let own = path.parent()?;
+    let own = match &script.form {
+        Form::File { path, .. } => path.parent()?,
+        // Such a script has a file in the directory of its task.
+        Form::Inline if script.content.text.trim_start().starts_with("#!") && script.step.arg("workdir").is_none() => {
+            script.dir.as_deref()?
+        }
+        _ => return None,
+    };
     let text = text.replace('"', "");
     let (head, rest) = match OWN_FOLDER.captures(&text) {
         Some(found) => (found.get(1).map_or("", |m| m.as_str()).to_owned(), text[found.get(0)?.end()..].to_owned()),

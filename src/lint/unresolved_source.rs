@@ -17,7 +17,7 @@ use crate::{
     },
     diagnostic::{Diagnostic, Diagnostics, Rule, nearest},
     effects::sourced::{beside, of_own_folder, placed, sourced},
-    hir::{OperationKind, PhaseKind},
+    hir::{Dialect, OperationKind, PhaseKind},
     rule,
     source::{Files, Span, Stat, resolve},
 };
@@ -40,9 +40,25 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 out.extend(missing(view, script, word, Path::new(""), &path, &UNRESOLVED_SOURCE, |s, file| {
                     matches!(s.name(), "source" | ".") && s.words().get(1).is_some_and(|w| w.text.ends_with(file))
                 }));
+            } else if script.on_stdin && view.task.dialect != Dialect::Portable {
+                out.extend(without_file(script, statement));
             }
         }
     }
+}
+
+/// The finding for `source "$(dirname "$0")/x"` in an inline script that `$SHELL` reads from its standard input: `$0` is the path of the
+/// shell.
+fn without_file(script: &ScriptView<'_>, statement: &Statement) -> Option<Diagnostic> {
+    let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
+    let text = word.text.replace('"', "");
+    let own = ["$(dirname $0)/", "$(dirname -- $0)/", "${0%/*}/"];
+    own.iter().any(|own| text.starts_with(own)).then(|| {
+        let span = script.content.span(word.range.clone());
+        Diagnostic::new(&UNRESOLVED_SOURCE, span, "an inline script without `#!` has no file that `$0` could name")
+            .here("a path in the directory of the shell")
+            .help("begin the script with `#!/usr/bin/env bash`, or write the path relative to the task's directory")
+    })
 }
 
 /// The finding for a missing file. `None` if it exists, or if the scripts mention its name in another way: then a step

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    hir::ArgKind,
+    hir::{Arg, ArgKind},
     host::{Host, Original, Snapshot, Stamp},
     plan::{ActionKind, Plan},
+    step::process::{absolute, inline_name},
 };
 
 /// Describes the first file whose content differs from what the plan was made from.
@@ -31,12 +32,25 @@ fn planned(host: &dyn Host, plan: &Plan, path: &PathBuf) -> Result<Vec<u8>, Stri
     Err(format!("`{}` {fault} since the task was planned: what it decides is not what was planned", path.display()))
 }
 
-/// Copies the planned files if a step runs one of them.
+/// Copies the planned files if a step runs one of them, or runs an inline script that may look for files beside itself.
 ///
 /// # Errors
 /// A file is not as planned, or cannot be copied.
 pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>, String> {
-    if !runs_files(plan) {
+    let (mut runs_file, mut inline) = (false, Vec::new());
+    plan.walk(&mut |_, _, action| {
+        if let ActionKind::Step(step) = &action.kind
+            && step.op.name == "script"
+        {
+            let arg = |key: &str| step.args.iter().find(|(name, _)| name.value == key).map(|(_, arg)| arg);
+            runs_file |= arg("file").is_some_and(|file| !matches!(file.kind, ArgKind::Null));
+            inline.extend(arg("inline").and_then(Arg::as_literal).and_then(|text| {
+                let path = absolute(&plan.task.dir.join(inline_name(text)?));
+                Some(Original { path, bytes: text.trim_start().as_bytes().to_vec(), mode: 0o700 })
+            }));
+        }
+    });
+    if !runs_file && inline.is_empty() {
         return Ok(None);
     }
     let original = |path: &PathBuf| {
@@ -44,20 +58,9 @@ pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>,
         let mode = host.mode(path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
         Ok(Original { path: path.clone(), bytes, mode })
     };
-    let originals = plan.files.keys().map(original).collect::<Result<Vec<_>, String>>()?;
+    let mut originals = plan.files.keys().map(original).collect::<Result<Vec<_>, String>>()?;
+    originals.append(&mut inline);
     host.snapshot(&originals).map_err(|e| format!("cannot copy its scripts to the directory where they run: {e}"))
-}
-
-/// Whether any step runs a script file.
-fn runs_files(plan: &Plan) -> bool {
-    let mut found = false;
-    plan.walk(&mut |_, _, action| {
-        if let ActionKind::Step(step) = &action.kind {
-            let file = step.args.iter().find(|(name, _)| name.value == "file").map(|(_, arg)| &arg.kind);
-            found |= step.op.name == "script" && file.is_some_and(|kind| !matches!(kind, ArgKind::Null));
-        }
-    });
-    found
 }
 
 /// The state of a plan's files when the agent started.

@@ -7,9 +7,11 @@ use std::{
 
 use indexmap::IndexMap;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::{Context, Done, limit};
 use crate::{
+    bash::tools::SHELLS,
     event::{ExitReport, Outcome},
     host::{Captured, Exec, Exit, Finished, Host, Snapshot, StartFault},
     source::Stat,
@@ -52,6 +54,32 @@ pub fn script_file(
             })?;
             Ok(exec(cx, program, cwd, env).args(argument).args([path]))
         }
+    }
+}
+
+/// The name of the file of an inline script that names its interpreter and may look for the files beside itself; `None` for others, which
+/// run from a [`Private`] directory.
+pub fn inline_name(text: &str) -> Option<String> {
+    const OWN_PATH: [&str; 3] = ["$0", "${0", "BASH_SOURCE"];
+    let text = text.trim_start();
+    let is_shell = || {
+        let words = text.lines().next().unwrap_or_default().split([' ', '\t', '/']);
+        words.into_iter().any(|word| SHELLS.contains(&word))
+    };
+    let looks = text.starts_with("#!") && (!is_shell() || OWN_PATH.iter().any(|own| text.contains(own)));
+    looks.then(|| format!(".gevals-inline-{}", &hex::encode(Sha256::digest(text))[..16]))
+}
+
+/// The file of an inline script that names its interpreter: among links to the files of the task's directory if it may look for them
+/// (§1.10 of the upstream behaviour), otherwise in a directory of its own, which `private` keeps.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn inline_script<'a>(cx: &Context<'a>, text: &str, private: &mut Option<Private<'a>>) -> Result<PathBuf, String> {
+    let copy = inline_name(text).and_then(|name| cx.snapshot?.of(&absolute(&cx.dir.join(name))));
+    match copy {
+        Some(copy) => Ok(copy),
+        None => private.insert(Private::new(cx.host)?).file("script", text.trim_start(), 0o700),
     }
 }
 

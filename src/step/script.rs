@@ -20,7 +20,7 @@ pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
 async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     let script: Script = cx.decode()?;
     // Keeps the file of an inline script until the end.
-    let private;
+    let mut private = None;
     let cwd = process::workdir(cx, script.workdir.as_deref());
     let exec = |program: &Path| process::exec(cx, program, &cwd, &script.env);
     let mut exec = match (&script.file, &script.inline) {
@@ -28,16 +28,15 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
             process::script_file(cx, file, &process::absolute(&cx.dir.join(file)), &cwd, &script.env)?
         }
         (None, Some(text)) if text.trim_start().starts_with("#!") => {
-            private = process::Private::new(cx.host)?;
-            exec(&private.file("script", text.trim_start(), 0o700)?)
+            exec(&process::inline_script(cx, text, &mut private)?)
         }
         (None, Some(text)) if script.args.is_empty() && script.protocol == Protocol::None => {
             exec(Path::new(&script.shell)).stdin(text.as_str())
         }
         // Standard input is already used, or there are arguments to pass.
         (None, Some(text)) => {
-            private = process::Private::new(cx.host)?;
-            exec(Path::new(&script.shell)).args([private.file("script", text, 0o600)?])
+            let file = private.insert(process::Private::new(cx.host)?).file("script", text, 0o600)?;
+            exec(Path::new(&script.shell)).args([file])
         }
         _ => return Err("exactly one of `file` and `inline` is needed".to_owned().into()),
     };

@@ -17,7 +17,7 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     let script: StepsScript = cx.decode()?;
     // Upstream treats an empty text as missing.
     let given = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
-    let private;
+    let mut private = None;
     let exec = match (given(&script.file), given(&script.inline)) {
         (Some(file), None) => {
             let path = process::absolute(&cx.dir.join(&file));
@@ -25,9 +25,7 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
             process::script_file(cx, &file, &path, path.parent().unwrap_or(cx.dir), &script.env)?
         }
         (None, Some(text)) if text.trim_start().starts_with("#!") => {
-            private = process::Private::new(cx.host)?;
-            let file = private.file("script", text.trim_start(), 0o700)?;
-            process::exec(cx, file, cx.dir, &script.env)
+            process::exec(cx, process::inline_script(cx, &text, &mut private)?, cx.dir, &script.env)
         }
         (None, Some(text)) => process::exec(cx, shell(cx), cx.dir, &script.env).stdin(text),
         _ => return Err("exactly one of `file` and `inline` is needed".to_owned().into()),
