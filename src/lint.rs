@@ -43,6 +43,7 @@ mod facts;
 mod flow;
 mod foreign;
 mod idle_step;
+mod images;
 mod injection;
 mod inverted;
 mod jq_types;
@@ -84,6 +85,7 @@ mod requests;
 mod requirement;
 mod refusals;
 mod released;
+mod repeated_check;
 mod same_script;
 mod secret;
 mod series;
@@ -307,6 +309,7 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
     prompt_disagrees::check(view, &mut found);
+    images::check(view, &mut found);
     if found.is_empty() {
         prompt_numbers::check(view, &mut found);
     }
@@ -590,6 +593,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
     Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::UnderEval(steps::timeouts) },
     Lint { rule: &polls::ONE_ROUND_LOOP, found: Found::InTask(polls::rounds) },
+    Lint { rule: &repeated_check::REPEATED_CHECK, found: Found::InTask(repeated_check::check) },
     Lint { rule: &awaited::NOT_AWAITED, found: Found::InTask(awaited::check) },
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::UnderEval(place::task_paths) },

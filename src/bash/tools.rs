@@ -42,6 +42,9 @@ pub struct Tool {
     /// Whether one-letter options can be combined after a single dash.
     #[serde(default)]
     pub short: bool,
+    /// Whether the literal words of operations may be in capitals.
+    #[serde(default)]
+    pub any_case: bool,
     /// Read-only operations, by their leading operands.
     #[serde(default)]
     pub looks: Vec<String>,
@@ -181,6 +184,8 @@ const TABLES: &[&str] = tables![
     "mkdir",
     "touch",
     "rm",
+    "cp",
+    "redis",
     "jq",
     "filters",
     "sed",
@@ -302,6 +307,7 @@ impl Tool {
         self.looks.extend(own.looks);
         self.changes.extend(own.changes);
         self.short |= own.short;
+        self.any_case |= own.any_case;
         merge(&mut self.fixed, own.fixed);
         self.seconds.extend(own.seconds);
         self.durations.extend(own.durations);
@@ -601,7 +607,7 @@ impl Tool {
         let operands: Vec<&str> = self.operands(words).map(AsRef::as_ref).collect();
         self.commands.iter().find(|command| {
             (!command.fed || fed)
-                && command.fits(&operands)
+                && command.fits(&operands, self.any_case)
                 && (command.with.is_empty() || command.with.iter().any(|option| self.has(words, option)))
                 && (command.named.is_empty() || command.named.iter().any(|option| self.has(words, option)))
                 && !command.without.iter().any(|option| self.has(words, option))
@@ -659,7 +665,7 @@ impl Tool {
 }
 
 impl Command {
-    fn fits(&self, operands: &[&str]) -> bool {
+    fn fits(&self, operands: &[&str], any_case: bool) -> bool {
         let mut given = operands.iter();
         for place in &self.words {
             match place {
@@ -677,7 +683,8 @@ impl Command {
                     }
                 }
                 Place::Word(word) => {
-                    if given.next() != Some(&word.as_str()) {
+                    let is_word = |given: &&str| *given == word || any_case && given.eq_ignore_ascii_case(word);
+                    if !given.next().is_some_and(is_word) {
                         return false;
                     }
                 }

@@ -156,7 +156,9 @@ impl Thing {
             return lies_in(self, gone)
                 || gone.system == "http" && lies_under_name(self, gone)
                 || self.name == gone.name
-                || gone.name.as_ref().is_some_and(|name| !name.is_known());
+                || gone.name.as_ref().is_some_and(|name| {
+                    !name.is_known() && self.name.as_ref().is_none_or(|own| own.may_begin_as(name))
+                });
         }
         // A custom resource is removed together with its definition: `widgetfleets.example.com`.
         let plural = gone.name.as_ref().and_then(super::Value::literal).and_then(|name| name.split('.').next());

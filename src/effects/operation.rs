@@ -290,6 +290,17 @@ fn on_kubernetes(
         () if is(&["scale", "patch", "label", "annotate", "set", "restart"]) => Verb::Changes,
         () => Verb::Reads,
     };
+    if words.first().is_some_and(|word| word == "helm") {
+        let verb = match () {
+            () if is(&["install", "upgrade"]) => Verb::Creates,
+            () if is(&["uninstall"]) => Verb::Deletes,
+            () => Verb::Reads,
+        };
+        let thing =
+            |name| Thing { system: "helm".to_owned(), kind: "release".to_owned(), space: arg("namespace"), name };
+        let name = arg("name").or_else(|| arg("release"));
+        return if name.is_some() || verb == Verb::Reads { vec![(verb, thing(name))] } else { Vec::new() };
+    }
     let resource = arg("resource").map(|resource| resource.split('/'));
     // A permission is for a kind of resources, or for a part of them: `pods/log`.
     let is_permission = operation == "can-i";

@@ -13,7 +13,9 @@ pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
         let verb = if word(1).eq_ignore_ascii_case("create") { Verb::Creates } else { Verb::Deletes };
         let kind = word(2).to_lowercase();
         for name in word(4).split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty()) {
-            found.push((verb, kind.clone(), Value::text(name), !word(3).is_empty()));
+            // A variable of psql: `:"schema"`.
+            let name = if name.starts_with(':') { Value::unknown() } else { Value::text(name) };
+            found.push((verb, kind.clone(), name, !word(3).is_empty()));
         }
     }
     for constraint in CONSTRAINT.captures_iter(&text).filter_map(|found| found.get(1)) {
@@ -32,7 +34,7 @@ pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
 }
 
 static MAKES: Ascii = ascii(
-    r#"(?i)\b(create|drop)\s+(?:or\s+replace\s+|unique\s+|materialized\s+)*(table|database|schema|role|user|index|view)\s+(?:concurrently\s+)?(if\s+(?:not\s+)?exists\s+)?([\w."${}-]+(?:\s*,\s*[\w."${}-]+)*)"#,
+    r#"(?i)\b(create|drop)\s+(?:or\s+replace\s+|unique\s+|materialized\s+)*(table|database|schema|role|user|index|view)\s+(?:concurrently\s+)?(if\s+(?:not\s+)?exists\s+)?([:\w."'${}-]+(?:\s*,\s*[:\w."'${}-]+)*)"#,
 );
 
 static CONSTRAINT: Ascii =

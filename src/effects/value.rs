@@ -105,6 +105,11 @@ impl Value {
                 && self.ends().ends_with_either(other.ends())
     }
 
+    /// Whether the literal texts at both beginnings may be of one text.
+    pub fn may_begin_as(&self, other: &Self) -> bool {
+        self.begins().starts_with_either(other.begins())
+    }
+
     /// The literal texts around `{random.id}`, which is eight letters and digits; empty if there are other pieces.
     fn around_random(&self) -> Vec<&str> {
         let mut around = vec![""];

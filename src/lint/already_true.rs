@@ -1042,6 +1042,20 @@ fn only_there(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, Stri
     }
 }
 
+/// Kinds of which no controller makes resources with the name of another one.
+const STANDALONE: [&str; 10] = [
+    "configmap",
+    "secret",
+    "service",
+    "deployment",
+    "serviceaccount",
+    "ingress",
+    "role",
+    "rolebinding",
+    "networkpolicy",
+    "cronjob",
+];
+
 /// `delete the service old`, where verify accepts its absence, and nothing has ever created it.
 fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let model = view.effects;
@@ -1066,6 +1080,8 @@ fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let made = model.acts.iter().any(|made| {
                 made.verb == Verb::Creates
                     && made.thing.system == act.thing.system
+                    && !(made.thing.kind != act.thing.kind
+                        && [&made.thing, &act.thing].iter().all(|thing| STANDALONE.contains(&thing.kind.as_str())))
                     && made.thing.name.as_ref().is_none_or(|n| n.may_be(name))
             });
             // A program may create resources with any name.

@@ -290,6 +290,25 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
         }
         let (operators, message) =
             if signs.0 { (["!=", "!="], "this is always true") } else { (["=", "=="], "this is always false") };
+        let mut booleans = words.windows(3).filter(|triple| {
+            let operator = if signs.0 { ["=", "=="] } else { ["!=", "!="] };
+            operator.contains(&triple[1].source.as_str())
+        });
+        if let (Some([left, _, one]), Some([other, _, two]), None) = (booleans.next(), booleans.next(), booleans.next())
+            && left.source == other.source
+            && matches!(
+                (one.literal().as_deref(), two.literal().as_deref()),
+                (Some("true"), Some("false")) | (Some("false"), Some("true"))
+            )
+        {
+            told.push(s.range.clone());
+            found.push((
+                content.span(s.range.clone()),
+                format!("`{}`: a boolean is always one of both", left.source.trim_matches('"')),
+                "compare with the value that is wanted only",
+            ));
+            return;
+        }
         let compared: Vec<(&str, String)> = words
             .windows(3)
             .filter(|triple| operators.contains(&triple[1].source.as_str()))

@@ -93,6 +93,7 @@ struct Claim {
 /// Checks that require different values of the same thing, with nothing in between that changes it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     in_steps(view, &view.task.verify.steps, out);
+    absent(view, out);
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         let claims = in_script(view, script);
         conflicts(
@@ -103,6 +104,45 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             },
             out,
         );
+    }
+}
+
+/// A resource must be absent, and another step must read a field of it.
+fn absent(view: &TaskView<'_>, out: &mut Diagnostics) {
+    fn all<'s>(steps: &'s [Step<Def>], found: &mut Vec<(&'s Step<Def>, &'s str)>) {
+        for step in steps {
+            match &step.op.kind {
+                OperationKind::Extension { operation, .. } => found.push((step, operation)),
+                // Whether a branch of these applies is not known.
+                OperationKind::Builtin("anyOf" | "not") => continue,
+                _ => {}
+            }
+            let blocks = step.blocks.iter().filter(|block| matches!(block.role, BlockRole::Steps | BlockRole::Branch));
+            blocks.for_each(|block| all(&block.steps, found));
+        }
+    }
+    let mut steps = Vec::new();
+    all(&view.task.verify.steps, &mut steps);
+    let act = |step: &Step<Def>| {
+        let act = view.effects.in_phase(PhaseKind::Verify).find(|act| act.step == step.key)?;
+        (act.thing.system == "kubernetes" && act.thing.name.as_ref().is_some_and(Value::is_known)).then_some(act)
+    };
+    for (gone, _) in steps.iter().filter(|(_, operation)| *operation == "resource-absent") {
+        let Some(thing) = act(gone).map(|act| &act.thing) else { continue };
+        let there = ["field-equals", "resource-exists", "resource-matches"];
+        let same = steps
+            .iter()
+            .filter(|(_, operation)| there.contains(operation))
+            .find(|(step, _)| act(step).is_some_and(|act| act.thing.is(thing) && act.thing.space == thing.space));
+        if let Some((there, _)) = same {
+            let message =
+                format!("the {} must be absent here, but another check requires that it exists", thing.shown());
+            out.push(
+                Diagnostic::new(&UNSATISFIABLE_EXPECTATION, gone.key, message)
+                    .label(there.key, "required here")
+                    .help("if the two checks are for different things, correct what one of them reads"),
+            );
+        }
     }
 }
 

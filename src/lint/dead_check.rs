@@ -856,7 +856,9 @@ pub(super) fn answers(filter: &str) -> bool {
     };
     // A selected value may be printed for other purposes, but not the result of a comparison.
     let answers = !filter.contains("select(") || asks(&outermost(filter));
-    asks(filter) && answers && !filter.contains("error(")
+    let last = filter.rsplit('|').next().unwrap_or_default().trim();
+    let finds = ["index(", "startswith(", "endswith(", "inside("].iter().any(|call| last.starts_with(call));
+    (asks(filter) && answers || finds) && !filter.contains("error(")
 }
 
 /// `find DIRECTORY -name NAME`, whose status is 0 if there is no such file.

@@ -43,7 +43,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             .iter()
             .any(|act| matches!(act.verb, Verb::Reads | Verb::Awaits) && act.thing.may_be(thing));
         let is_own = others(PhaseKind::Verify, &[Verb::Deletes]) || others(PhaseKind::Setup, &[Verb::Creates]);
-        if name.len() < 3 || told.contains(&name) || !looks || is_own || !model.sees(PhaseKind::Setup) {
+        // `CREATE INDEX IF NOT EXISTS`: that it may exist already says that the agent is expected to create it.
+        let ensures = made.again && matches!(thing.kind.as_str(), "index" | "table" | "view");
+        if name.len() < 3 || told.contains(&name) || !looks && !ensures || is_own || !model.sees(PhaseKind::Setup) {
             continue;
         }
         let speaks = |before: &str| texts::speaks_of(view, before, &thing.kind);
@@ -51,7 +53,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             CALLED.is_match(&said[..at]) && !said[at + name.len()..].starts_with(part)
         });
-        if !called && !already_true::is_object(&said, &name, &already_true::MAKES, &speaks) {
+        if !called
+            && !(ensures && said.contains(&name))
+            && !already_true::is_object(&said, &name, &already_true::MAKES, &speaks)
+        {
             continue;
         }
         out.push(
@@ -66,7 +71,43 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         told.push(name);
     }
     sets(view, &said, out);
+    deletes(view, &said, out);
 }
+
+/// `DELETE FROM customers …; SELECT … FROM customers`, where the prompt asks to remove rows.
+fn deletes(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !REMOVES.is_match(said) || REFUSES.is_match(said) {
+        return;
+    }
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = &script.content.text;
+        // In a transaction that is rolled back, or with a command that is expected to fail, it is a question.
+        let asks =
+            ["ROLLBACK", "rollback", "BEGIN", "begin", "if ! ", "|| ", "2>&1"].iter().any(|word| text.contains(word));
+        let Some((whole, table)) = DELETE.captures(text).and_then(|found| Some((found.get(0)?, found.get(1)?))) else {
+            continue;
+        };
+        let reads = |rest: &str| {
+            READ.captures_iter(rest).any(|found| found.get(1).is_some_and(|m| m.as_str() == table.as_str()))
+        };
+        if asks || !reads(&text[whole.end()..]) {
+            continue;
+        }
+        let message = format!("verify itself deletes rows of the table `{}`, and then reads the rest", table.as_str());
+        out.push(
+            Diagnostic::new(&VERIFY_MAKES, script.content.span(whole.range()), message)
+                .help("only check what the agent has left: what verify deletes is gone even if the agent does nothing"),
+        );
+    }
+}
+
+static DELETE: Ascii = ascii(r#"(?i)\bdelete\s+from\s+"?(\w+)"#);
+static READ: Ascii = ascii(r#"(?i)\bselect\b[^;]*?\bfrom\s+"?(\w+)"#);
+static REMOVES: Ascii =
+    ascii(r"(?i)\b(?:delet\w*|remov\w*|merg\w*|duplicat\w*|dedup\w*|purg\w*|clean\w*|archiv\w*|move)\b");
+/// Verify then tries what the prompt asks to prevent.
+static REFUSES: Ascii =
+    ascii(r"(?i)\b(?:cascad\w*|trigger|constraint|foreign|prevent\w*|refus\w*|restrict\w*|log(?:ged|s)?|audit\w*)\b");
 
 /// `redis-cli SET status warm`, also through `docker exec`, before verify compares what it reads under `status` with
 /// `warm`: both words are in the prompt.

@@ -403,11 +403,16 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
         {
             continue;
         }
+        // A service has endpoints of the same name.
+        let kind = match act.thing.kind.as_str() {
+            "endpoints" | "endpointslice" => "service",
+            kind => kind,
+        };
         let makers: Vec<&&Act> = makes
             .iter()
             .filter(|made| {
                 made.thing.system == act.thing.system
-                    && (made.thing.kind == act.thing.kind || !has_own_names(&act.thing.system))
+                    && (made.thing.kind == kind || !has_own_names(&act.thing.system))
                     && !is_schedule(made, act)
                     && made.thing.name.as_ref().is_none_or(|made| {
                         made.may_be(name) || derives(made, name) && (may_derive(&act.thing) || made.literal().is_none())
@@ -419,7 +424,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && !(has_own_names(&act.thing.system) && model.sees(PhaseKind::Setup))
                 && !makes.iter().any(|made| is_schedule(made, act))
         };
-        if makers.is_empty() && !is_named(view, &said, &spelt(name), &act.thing.kind) && !in_files() {
+        if makers.is_empty() && !is_named(view, &said, &spelt(name), kind) && !in_files() {
             let literals: Vec<String> = makes
                 .iter()
                 .filter(|made| made.thing.system == act.thing.system)

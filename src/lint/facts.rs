@@ -894,6 +894,10 @@ pub(super) fn field(command: &str) -> Option<&str> {
         if plain && last.len() > 1 {
             return Some(last);
         }
+        // `.policyTypes | index("Egress")` prints something else.
+        if !matches!(last, "." | "tostring" | "@text") {
+            return None;
+        }
     }
     Some(path.as_str())
 }

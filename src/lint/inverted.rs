@@ -175,6 +175,8 @@ const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "
 static MANY: Ascii = ascii(
     r"(?i)\b(?:all|any|anything|everything|full|manage\w*|admin\w*|edit\w*|writ(?:e|ing)|modif\w*|remov\w*|chang\w*|maintain\w*|control\w*|read\w*|view\w*|every|CRUD|scal\w*|restart\w*|dele?t\w*|creat\w*|updat\w*)\b|\*",
 );
+/// Words for verbs that change nothing.
+const LOOKS: [&str; 4] = ["read", "reading", "view", "viewing"];
 static CAN: Ascii = ascii(r"\bauth can-i\s+([a-z]+)\s+([a-z]+)");
 
 /// `kubectl auth can-i delete …` must print `yes`, and the prompt lists other verbs.
@@ -183,14 +185,28 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     if VERBS.iter().filter(|verb| is_named(verb)).count() < 2 {
         return;
     }
-    let all = checks(view, "auth can-i");
+    let mut all: Vec<(String, String, Span)> = Vec::new();
+    for check in checks(view, "auth can-i").iter().filter(|check| check.wanted.trim() == "yes") {
+        all.extend(CAN.captures(&check.command).map(|found| (found[1].to_owned(), found[2].to_owned(), check.span)));
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let is_question =
+                matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "can-i");
+            let text = |key: &str| step.arg(key).and_then(Arg::as_literal);
+            if let (true, None, Some(verb), Some(resource)) =
+                (is_question, step.arg("allowed"), text("verb"), text("resource"))
+            {
+                all.push((verb.to_owned(), resource.to_owned(), step.key));
+            }
+        });
+    });
     if all.is_empty() {
         return;
     }
     let setup = of_setup(view);
-    for check in all.iter().filter(|check| check.wanted.trim() == "yes") {
-        let Some(found) = CAN.captures(&check.command) else { continue };
-        let (verb, resource) = (&found[1], found[2].trim_end_matches('s'));
+    for (verb, resource, span) in &all {
+        let (verb, resource) = (verb.as_str(), resource.trim_end_matches('s'));
         if !VERBS.contains(&verb) || is_named(verb) || setup.contains(verb) {
             continue;
         }
@@ -202,10 +218,11 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             line.or_else(|| Some(&said[texts::sentence(said, at)]).filter(several))
         });
         let lists: Vec<&str> = around.collect();
-        if !lists.is_empty() && lists.iter().all(|text| !MANY.is_match(&without_verbs(text))) {
+        let looks = VERBS[..3].contains(&verb);
+        if !lists.is_empty() && lists.iter().all(|text| !MANY.is_match(&without_verbs(text, looks))) {
             let message = format!("verify expects that `{verb}` is allowed, but the prompt grants other verbs only");
             out.push(
-                Diagnostic::new(&PROMPT_DISAGREES, check.span, message)
+                Diagnostic::new(&PROMPT_DISAGREES, *span, message)
                     .help("expect `no`, with exit status 1, or name the verb in the prompt"),
             );
         }
@@ -229,9 +246,10 @@ fn of_setup(view: &TaskView<'_>) -> String {
 }
 
 /// A text without the verbs of RBAC.
-fn without_verbs(text: &str) -> String {
+fn without_verbs(text: &str, looks: bool) -> String {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '*' | '\'');
-    text.split(|c| !word(c)).filter(|word| !VERBS.contains(word)).collect::<Vec<_>>().join(" ")
+    let is_other = |word: &&str| !VERBS.contains(word) && (looks || !LOOKS.contains(word));
+    text.split(|c| !word(c)).filter(is_other).collect::<Vec<_>>().join(" ")
 }
 
 static PICKS: Ascii = ascii(

@@ -7,12 +7,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     TaskView, facts,
-    odd_word::{ODD_WORD, is_of_program, is_slip},
+    odd_word::{ODD_WORD, REPAIRS, is_of_program, is_slip},
     texts,
 };
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
+    effects::{Act, Verb},
     hir::{ArgKind, OperationKind, PhaseKind},
     source::{Span, resolve},
 };
@@ -35,6 +36,8 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     locations(view, out);
+    numbered(view, out);
+    unused(view, out);
     let suspects = suspects(view);
     let judges = view.task.verify.steps.iter().any(|step| step.op.signature.judges);
     if suspects.is_empty() && facts::asked(view).is_empty() && !judges {
@@ -125,6 +128,96 @@ fn references(view: &TaskView<'_>, known: &Known, out: &mut Diagnostics) {
                     .help("write what setup and the prompt say; if it is intended, add `# gevals: allow(odd-word)`"),
                 );
             }
+        }
+    }
+}
+
+/// Verify reads `…/issues/1`, where the other requests use the ID of the issue that setup creates.
+fn numbered(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let (mut checked, mut others): (Vec<(String, Span)>, Vec<String>) = (Vec::new(), Vec::new());
+    view.task.walk(&mut |phase, step| {
+        let Some(ArgKind::Text(url)) = step.arg("url").map(|arg| &arg.kind) else { return };
+        others.push(texts::written(url));
+        if phase == PhaseKind::Verify {
+            checked.push((texts::written(url), url.span));
+        }
+    });
+    others.truncate(256);
+    for (url, span) in checked.iter().take(64) {
+        let numbers = url.match_indices('/').filter_map(|(at, _)| {
+            let rest = &url[at + 1..];
+            let number = rest.split(['/', '?']).next().filter(|part| part.bytes().all(|b| b.is_ascii_digit()))?;
+            (!number.is_empty()).then_some((&url[..=at], number))
+        });
+        for (begin, number) in numbers {
+            let id = others.iter().find_map(|other| {
+                let rest = other.strip_prefix(begin)?.strip_prefix("{steps.")?;
+                let end = rest.find('}')?;
+                rest[end + 1..]
+                    .is_empty()
+                    .then_some(&rest[..end])
+                    .or_else(|| rest[end + 1..].starts_with(['/', '?']).then_some(&rest[..end]))
+            });
+            if let Some(id) = id.filter(|_| !out.iter().any(|other| other.span == *span)) {
+                out.push(
+                    Diagnostic::new(
+                        &ODD_WORD,
+                        *span,
+                        format!("`{number}` is written here, where another request uses the ID that setup got"),
+                    )
+                    .here(format!("did you mean `{{steps.{id}}}`?"))
+                    .help("IDs differ in each run; if it is intended, add `# gevals: allow(odd-word)`"),
+                );
+            }
+        }
+    }
+}
+
+/// A resource of setup that nothing else names, if the prompt names a similar one that setup does not have.
+fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let of_setup =
+        |act: &&Act| act.verb == Verb::Creates && matches!(act.thing.system.as_str(), "kubernetes" | "helm" | "docker");
+    let made: Vec<(&Act, &str)> = view
+        .effects
+        .in_phase(PhaseKind::Setup)
+        .filter(of_setup)
+        .filter_map(|act| Some((act, act.thing.name.as_ref()?.literal()?)))
+        .filter(|(_, name)| is_name(name))
+        .collect();
+    if made.is_empty() {
+        return;
+    }
+    let said = view.effects.prompt.shown();
+    let quoted: Vec<&str> = named(&said).filter(|name| is_name(name)).collect();
+    let variables: String =
+        view.task.env.iter().map(|(_, template)| format!("{}\n", texts::written(template))).collect();
+    let others = OnceCell::new();
+    for (act, name) in &made {
+        let Some(near) = quoted.iter().find(|near| is_near(name, near)) else { continue };
+        if made.iter().any(|(_, known)| known == near)
+            || is_there(&said, name)
+            || is_of_program(name)
+            || REPAIRS.is_match(&said)
+        {
+            continue;
+        }
+        let others = others.get_or_init(|| Known::of(view, String::new()));
+        let mentions = |text: &str, name: &str| texts::words(text, is_part).filter(|(_, word)| *word == name).count();
+        let is_alone = mentions(&others.made, name) == 1
+            && mentions(&others.verified, name) == 0
+            // Variables are a part of `made`.
+            && mentions(&others.made, near) == mentions(&variables, near)
+            && mentions(&others.verified, near) + mentions(&variables, near) > 0;
+        if is_alone && !out.iter().any(|other| other.message.contains(name)) {
+            out.push(
+                Diagnostic::new(
+                    &ODD_WORD,
+                    act.span,
+                    format!("`{name}` appears only in setup; a similar name appears elsewhere"),
+                )
+                .here(format!("did you mean `{near}`?"))
+                .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+            );
         }
     }
 }
@@ -399,7 +492,7 @@ fn suspects(view: &TaskView<'_>) -> Vec<Suspect> {
                 found.push(Suspect { text: text.to_owned(), span, phase, field: field.map(str::to_owned) });
             }
         };
-        if phase == PhaseKind::Verify {
+        if phase == PhaseKind::Verify || content.text.contains("select(") {
             in_text(&content.text, &mut |text, range, field| push(text, content.span(range), field));
         }
         for test in followed.trace.tests.iter().filter(|_| phase == PhaseKind::Verify) {
@@ -482,6 +575,13 @@ fn in_text(text: &str, visit: &mut dyn FnMut(&str, std::ops::Range<usize>, Optio
             visit(found.as_str(), found.range(), None);
         }
     }
+    for found in PICKED.captures_iter(text).filter_map(|found| found.get(1)) {
+        // Not a word: `CheckoutErrors`, `eval-web`.
+        let name = found.as_str();
+        if name.contains(['-', '_']) || name.bytes().skip(1).any(|b| b.is_ascii_uppercase()) {
+            visit(name, found.range(), None);
+        }
+    }
     if text.contains("name") {
         for found in NAMED.captures_iter(text).filter_map(|found| found.get(1)) {
             visit(found.as_str(), found.range(), None);
@@ -496,6 +596,8 @@ static ARGUMENT: Ascii =
     ascii(r"\b(?:has_\w+_privilege|to_regclass|to_regrole|pg_has_role|obj_description)\('([A-Za-z][\w-]+)'");
 /// `.name == "web"`, `@.name=="web"` in filters.
 static NAMED: Ascii = ascii(r#"\bname\s*==\s*\\?["']([A-Za-z][\w-]+)\\?["']"#);
+/// `select(.alert == "CheckoutErrors")`.
+static PICKED: Ascii = ascii(r#"\bselect\(\s*\.\w+\s*==\s*\\?["']([A-Za-z][\w-]+)\\?["']\s*\)"#);
 /// A word to which a field is set.
 static VALUE: Ascii = ascii(r#"\b(?:to|as|is|be)\s+[`"']?([A-Za-z][\w-]+)"#);
 /// Names of files.

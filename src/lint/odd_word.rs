@@ -59,7 +59,7 @@ impl Place<'_> {
 }
 
 /// A prompt that asks to find or to repair a fault.
-static REPAIRS: Ascii = ascii(
+pub(super) static REPAIRS: Ascii = ascii(
     r"(?i)\b(?:fix\w*|repair\w*|debug|troubleshoot|diagnose|broken|broke|wrong|fails?|failing|does not|doesn't|cannot|can't|not (?:working|reachable|ready)|problem|misconfigured)\b",
 );
 

@@ -64,7 +64,7 @@ fn as_one(words: &[ast::Word]) -> Option<(String, String)> {
 }
 
 /// The variable and the words of `for NAME in WORDS`.
-fn listed(content: &Content, s: &Statement, body: &[Statement]) -> Option<(String, Vec<ast::Word>)> {
+pub(super) fn listed(content: &Content, s: &Statement, body: &[Statement]) -> Option<(String, Vec<ast::Word>)> {
     let end = body.first().map_or(s.range.end, |first| first.range.start);
     let clause = content.text.get(s.range.start..end)?.strip_prefix("for")?;
     if clause.trim_start().starts_with("((") {

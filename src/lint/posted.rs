@@ -45,7 +45,21 @@ fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
         if told.contains(&post.span) {
             continue;
         }
-        let Some(key) = address(post, &all) else { continue };
+        let Some(key) = address(post, &all) else {
+            if is_forgotten(post, &posts, &all) {
+                told.push(post.span);
+                out.push(
+                    Diagnostic::new(
+                        &RESOURCE_NOT_RELEASED,
+                        post.span,
+                        "cleanup deletes what other requests of setup create, but nothing of what this one does"
+                            .to_owned(),
+                    )
+                    .help("send a `DELETE` request in cleanup for this as well"),
+                );
+            }
+            continue;
+        };
         let is_at = |request: &Request| {
             let (own, given) = (&post.segments, &request.segments);
             given.is_empty()
@@ -74,6 +88,29 @@ fn objects(view: &TaskView<'_>, out: &mut Diagnostics) {
         told.push(post.span);
         out.push(finding);
     }
+}
+
+/// Whether a request creates something with a name for this run, nothing deletes anything in its collection, and something in a
+/// collection beside it is deleted.
+fn is_forgotten(post: &Request, posts: &[&Request], all: &[Request]) -> bool {
+    let Some((_, parent)) = post.segments.split_last() else { return false };
+    let is_own = post.keys.iter().any(|key| key.contains("{random.id}"));
+    let deletes = |request: &&Request| request.method == "DELETE" && request.phase != PhaseKind::Setup;
+    let deleted: Vec<&Request> = all.iter().filter(deletes).collect();
+    let is_deleted = |collection: &[Value]| {
+        deleted
+            .iter()
+            .any(|request| request.segments.len() > collection.len() && request.segments.starts_with(collection))
+    };
+    let is_inside = || deleted.iter().any(|request| post.segments.starts_with(&request.segments));
+    let beside = |other: &&&Request| {
+        other.segments != post.segments && other.segments.split_last().is_some_and(|(_, own)| own == parent)
+    };
+    is_own
+        && !parent.is_empty()
+        && !is_inside()
+        && !is_deleted(&post.segments)
+        && posts.iter().filter(beside).any(|other| is_deleted(&other.segments))
 }
 
 /// The maximum number of requests of setup to check.

@@ -135,12 +135,17 @@ impl Looks {
     fn below(&mut self, mut open: Vec<PathBuf>) -> State {
         let mut state = State::new();
         while let Some(dir) = open.pop() {
+            let device = fs::metadata(&dir).ok().map(|meta| meta.dev());
             for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
                 let path = entry.path();
                 if path.to_str().is_some_and(|path| FIXED.contains(&path)) {
                     continue;
                 }
                 let Ok(meta) = entry.metadata() else { continue };
+                // A file mounted from outside of the jail, such as this program, cannot be replaced in it.
+                if meta.is_file() && device != Some(meta.dev()) {
+                    continue;
+                }
                 let (mode, is) = (meta.permissions().mode(), identity(&meta));
                 let entry = if meta.is_dir() {
                     open.push(path.clone());
