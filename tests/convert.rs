@@ -1287,6 +1287,11 @@ fn conversions_that_are_almost_equivalent_are_refuted() {
                 ("atMost: 1800", "atMost: 1801"),
             ],
         ),
+        // A limit that the environment may set.
+        (
+            "MAX=\"${MAX:-3}\"\nfor i in $(seq 1 \"$MAX\"); do\n  kubectl get deploy web && exit 0\n  sleep 1\ndone\nexit 1",
+            &[("MAX=\"${MAX:-3}\"", "MAX=3")],
+        ),
         // A variable that may be unset or empty.
         (
             ": \"${REPO:?no repository}\"\ngh issue view 3 -R \"$REPO\" | grep -q CLOSED",

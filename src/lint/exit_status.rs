@@ -102,10 +102,11 @@ fn matters(statement: &Statement) -> bool {
         Kind::Command(words) => {
             let tolerant = words.iter().any(|w| w.text.starts_with("--ignore-not-found") || w.text == "--wait=false");
             let removes = words.iter().take(4).any(|w| matches!(w.text.as_str(), "delete" | "uninstall"));
+            // `: "${NS:?}"` ends the script if it fails.
             !statement.background
                 && !matches!(
                     statement.name(),
-                    "rm" | "mkdir" | "cd" | "pushd" | "popd" | "kill" | "pkill" | "read" | "let" | "cat" | "ls"
+                    ":" | "rm" | "mkdir" | "cd" | "pushd" | "popd" | "kill" | "pkill" | "read" | "let" | "cat" | "ls"
                 )
                 && !tolerant
                 && !removes

@@ -49,6 +49,35 @@ pub fn sees_answer(step: &Step<Def>) -> bool {
     sees
 }
 
+/// Whether a script uses a value in place of the output of a command: `|| echo VALUE`, `|| x=VALUE`, `${x:-VALUE}`.
+pub(super) fn is_fallback(script: &str, value: &str) -> bool {
+    if value.is_empty() {
+        return false;
+    }
+    script.match_indices(value).any(|(at, _)| {
+        let quotes = ['"', '\''];
+        let before = script[..at].trim_end_matches(quotes);
+        let behind = script[at + value.len()..].trim_start_matches(quotes);
+        let is_whole = behind.is_empty() || behind.starts_with([' ', '\t', '\n', ')', '}', ';', '|', '&', '>']);
+        let prints = || {
+            let line = before.rsplit('\n').next().unwrap_or_default();
+            let command = line.rsplit(['|', ';', '&', '(', '{']).next().unwrap_or_default().trim();
+            let command = command.strip_prefix("then ").or_else(|| command.strip_prefix("else ")).unwrap_or(command);
+            let mut words = command.split_whitespace();
+            words.next().is_some_and(|word| word == "echo" || word == "printf")
+                && words.all(|word| word.starts_with(['-', '\'', '"', '%']))
+        };
+        let is_assigned = || {
+            before.strip_suffix('=').is_some_and(|rest| {
+                let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let head = rest.trim_end_matches(name);
+                head.len() < rest.len() && (head.ends_with("|| ") || head.ends_with("&& "))
+            })
+        };
+        is_whole && (before.ends_with(":-") || before.ends_with(":=") || prints() || is_assigned())
+    })
+}
+
 /// The words of a text, with their byte offsets. Between two adjacent separators, there is an empty word.
 pub(super) fn words(text: &str, is_part: fn(char) -> bool) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;

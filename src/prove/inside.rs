@@ -357,9 +357,13 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             proof.near.push_back(other);
         }
         for (name, default) in &defaults {
-            let mut other = World { env: best.env.clone(), ..best.clone() };
-            other.env.insert(name.clone(), another(default));
-            proof.near.push_back(other);
+            // A limit of 0 lets no round of a loop run.
+            let zero = default.parse::<u32>().is_ok_and(|number| number > 0).then(|| "0".to_owned());
+            for value in [Some(another(default)), zero].into_iter().flatten() {
+                let mut other = best.clone();
+                other.env.insert(name.clone(), value);
+                proof.near.push_back(other);
+            }
         }
         for name in best.env.keys() {
             let mut other = best.clone();

@@ -527,15 +527,15 @@ impl<'a> Lifter<'a> {
         let mut words = simple.words[1..].iter();
         while let Some(word) = words.next() {
             let text = st.scope.word(word)?;
-            let known = text.constant().unwrap_or_default();
+            let (known, assumed) = (self.fixed(&text).unwrap_or_default(), text.constant().unwrap_or_default());
             let mut value = || st.scope.word(words.next()?);
             match known.as_str() {
                 "--silent" | "--show-error" => {}
                 "--fail" => fails = true,
                 "--location" => follows = true,
-                "-o" | "--output" => silent_body = value()?.constant()? == "/dev/null",
-                "-w" | "--write-out" => code = value()?.constant()? == "%{http_code}",
-                "-X" | "--request" => method = Some(value()?.constant()?),
+                "-o" | "--output" => silent_body = self.fixed(&value()?)? == "/dev/null",
+                "-w" | "--write-out" => code = self.fixed(&value()?)? == "%{http_code}",
+                "-X" | "--request" => method = Some(self.fixed(&value()?)?),
                 "-H" | "--header" => {
                     let header = value()?;
                     let written = self.template(&header);
@@ -551,7 +551,7 @@ impl<'a> Lifter<'a> {
                     }
                     body = Some(self.template(&data));
                 }
-                "-m" | "--max-time" => timeout = Some(format!("{}s", value()?.constant()?.parse::<u64>().ok()?)),
+                "-m" | "--max-time" => timeout = Some(format!("{}s", self.fixed(&value()?)?.parse::<u64>().ok()?)),
                 flags if flags.starts_with('-') && flags.len() > 1 && !flags.starts_with("--") => {
                     for flag in flags[1..].chars() {
                         match flag {
@@ -564,7 +564,7 @@ impl<'a> Lifter<'a> {
                 }
                 flag if flag.starts_with('-') => return None,
                 // curl assumes a scheme, and expands brackets and braces.
-                _ if url.is_none() && is_url(&known) && !known.contains(['[', ']', '{', '}']) => {
+                _ if url.is_none() && is_url(&assumed) && !assumed.contains(['[', ']', '{', '}']) => {
                     let starts = |piece: &Piece| matches!(piece, Piece::Literal(start) if is_url(start));
                     (self.fixed(&text).is_some() || text.0.first().is_some_and(starts)).then_some(())?;
                     url = Some(self.template(&text));

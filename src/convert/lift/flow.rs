@@ -116,7 +116,7 @@ impl<'a> Lifter<'a> {
         // If the file cannot be opened, the list does not start, and the script must end with that failure.
         let ends = st.errexit || after.is_empty() && st.tail;
         (self.phase == PhaseKind::Verify && ends).then_some(())?;
-        let path = st.scope.word(file)?.constant().filter(|path| path.starts_with('/'))?;
+        let path = self.fixed(&st.scope.word(file)?).filter(|path| path.starts_with('/'))?;
         let option = if append { "-a" } else { "--" };
         let words = ["tee", option, &bash::quote(&path)].map(|word| Word::read(word, 0)).to_vec();
         let opened = self.command(&Simple { words, ..Simple::default() }, st, false)?;
@@ -217,7 +217,7 @@ impl<'a> Lifter<'a> {
                         st.scope.set(&assign.name, None);
                         let words = assign.array.as_ref().filter(|_| !st.scope.wild.contains(&assign.name));
                         let known = words
-                            .and_then(|w| w.iter().map(|w| st.scope.word(w)?.constant()).collect::<Option<Vec<_>>>());
+                            .and_then(|w| w.iter().map(|w| self.fixed(&st.scope.word(w)?)).collect::<Option<Vec<_>>>());
                         match known {
                             Some(known) => st.scope.arrays.insert(assign.name.clone(), known),
                             None => st.scope.arrays.remove(&assign.name),
@@ -435,8 +435,10 @@ impl<'a> Lifter<'a> {
         }
         let Some(word) = &assign.value else {
             if assign.export {
-                let value = st.scope.get(&assign.name)?.constant()?;
-                st.exported.push((assign.name.clone(), crate::template::escape(&value)));
+                let value = st.scope.get(&assign.name)?;
+                value.constant()?;
+                let text = self.template(value);
+                st.exported.push((assign.name.clone(), text));
             } else {
                 st.scope.set(&assign.name, Some(Text::literal("")));
             }
@@ -538,7 +540,7 @@ impl<'a> Lifter<'a> {
                 let text = argument?.source.clone();
                 let to = match script_dir(&text) {
                     Some(below) => join(&st.scope.dir.to_string_lossy(), below),
-                    None => st.scope.word(argument?)?.constant()?,
+                    None => self.fixed(&st.scope.word(argument?)?)?,
                 };
                 if to == "." {
                     return Some(Next::Idle(None));
@@ -556,7 +558,7 @@ impl<'a> Lifter<'a> {
             "trap" => self.trap(simple, after, st, end),
             "sleep" => {
                 let text = argument?;
-                let seconds = st.scope.word(text)?.constant()?;
+                let seconds = self.fixed(&st.scope.word(text)?)?;
                 let seconds = seconds.strip_suffix('s').unwrap_or(&seconds).parse::<u64>().ok()?;
                 let step = Step::new(step::Kind::Sleep(duration::format(std::time::Duration::from_secs(seconds))));
                 Some(Next::Steps(Out::step(step), 1))
@@ -1346,7 +1348,7 @@ impl<'a> Lifter<'a> {
             let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
             inner.scope.set(&n.to_string(), value);
         }
-        let all = simple.words[1..].iter().map(|w| st.scope.word(w)?.constant()).collect::<Option<Vec<_>>>();
+        let all = simple.words[1..].iter().map(|w| self.fixed(&st.scope.word(w)?)).collect::<Option<Vec<_>>>();
         match all {
             Some(all) => drop(inner.scope.arrays.insert("@".to_owned(), all)),
             None => drop(inner.scope.arrays.remove("@")),
@@ -1373,7 +1375,7 @@ impl<'a> Lifter<'a> {
     fn source(&self, path: &Word, st: &mut State) -> Option<()> {
         let path = match script_dir_prefix(&path.source) {
             Some(below) => join(&st.scope.dir.to_string_lossy(), below),
-            None => st.scope.word(path)?.constant()?,
+            None => self.fixed(&st.scope.word(path)?)?,
         };
         let base = self.shared.dir.join(st.workdir.as_deref().unwrap_or_default());
         let file = crate::source::resolve(&base, &path);
@@ -1467,7 +1469,8 @@ impl<'a> Lifter<'a> {
     }
 
     fn each(&self, var: &str, values: &[Word], body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
-        let range = if let [one] = values { range(one, st) } else { None };
+        let fixed = |name: &str| self.fixed(st.scope.get(name)?);
+        let range = if let [one] = values { range(one, &fixed) } else { None };
         if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) {
             if let Some((from, to)) = range {
                 let count = (to + 1).checked_sub(from)?;
@@ -1672,8 +1675,8 @@ impl<'a> Lifter<'a> {
         let words = statement::words(inner)?;
         let [a, op, b] = words.as_slice() else { return None };
         let [Part::Var { name, .. }] = a.parts.as_slice() else { return None };
-        let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
-        let to = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
+        let from = self.fixed(st.scope.get(name)?)?.parse::<u32>().ok()?;
+        let to = self.fixed(&st.scope.word(b)?)?.parse::<u32>().ok()?;
         let count = match op.source.as_str() {
             "-lt" => to.checked_sub(from)?,
             "-le" => (to + 1).checked_sub(from)?,
@@ -1738,7 +1741,7 @@ impl<'a> Lifter<'a> {
         let (at, name) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
         (!statement::mentions(condition, name)).then_some(())?;
         let endless = !until && self.is_true(condition);
-        let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
+        let from = self.fixed(st.scope.get(name)?)?.parse::<u32>().ok()?;
         let (guard, limit) = body.iter().enumerate().find_map(|(guard, stmt)| {
             let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };
             let [(condition, _)] = branches.as_slice() else { return None };
@@ -1746,7 +1749,7 @@ impl<'a> Lifter<'a> {
             let words = statement::words(inner)?;
             let [a, op, b] = words.as_slice() else { return None };
             (a.variable() == Some(name) && matches!(op.source.as_str(), "-eq" | "-ge")).then_some(())?;
-            Some((guard, st.scope.word(b)?.constant()?.parse::<u32>().ok()?))
+            Some((guard, self.fixed(&st.scope.word(b)?)?.parse::<u32>().ok()?))
         })?;
         // The round in which it gives up.
         let count = limit.checked_sub(from)? + u32::from(guard < at);
@@ -1785,7 +1788,7 @@ impl<'a> Lifter<'a> {
 
     fn interval(&self, pause: &Stmt, st: &State) -> Option<u64> {
         let Kind::Simple(simple) = &pause.kind else { return None };
-        let text = st.scope.word(simple.words.get(1)?)?.constant()?;
+        let text = self.fixed(&st.scope.word(simple.words.get(1)?)?)?;
         text.strip_suffix('s').unwrap_or(&text).parse::<u64>().ok().filter(|n| *n > 0)
     }
 
@@ -1892,7 +1895,7 @@ impl<'a> Lifter<'a> {
         let [Stmt { kind: Kind::Test(inner, _), .. }] = condition.as_slice() else { return None };
         let words = statement::words(inner)?;
         let [a, op, b] = words.as_slice() else { return None };
-        let limit = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
+        let limit = self.fixed(&st.scope.word(b)?)?.parse::<u32>().ok()?;
         let last = a.variable() == Some(var)
             && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==")
             && Some(limit) == seen;
@@ -2014,11 +2017,11 @@ fn braced(source: &str) -> Option<Vec<String>> {
 }
 
 /// Returns the first and the last number of `{1..30}`, `$(seq 30)` or `$(seq 1 30)`.
-fn range(word: &Word, st: &State) -> Option<(u32, u32)> {
+fn range(word: &Word, fixed: &dyn Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
     let number = |text: &str| -> Option<u32> {
         let text = text.trim().trim_matches('"');
         match text.strip_prefix('$') {
-            Some(name) => st.scope.get(name.trim_matches(['{', '}']))?.constant()?.parse().ok(),
+            Some(name) => fixed(name.trim_matches(['{', '}']))?.parse().ok(),
             // `{01..10}` pads all of its numbers to two digits.
             None => text.parse::<u32>().ok().filter(|n| n.to_string() == text),
         }
