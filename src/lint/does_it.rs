@@ -53,10 +53,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             CALLED.is_match(&said[..at]) && !said[at + name.len()..].starts_with(part)
         });
-        if !called
-            && !(ensures && said.contains(&name))
-            && !already_true::is_object(&said, &name, &already_true::MAKES, &speaks)
-        {
+        let is_asked = called
+            || ensures && said.contains(&name)
+            || already_true::is_object(&said, &name, &already_true::MAKES, &speaks);
+        if !is_asked {
             continue;
         }
         out.push(
@@ -76,11 +76,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `DELETE FROM customers …; SELECT … FROM customers`, where the prompt asks to remove rows.
 fn deletes(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
-    if !REMOVES.is_match(said) || REFUSES.is_match(said) {
-        return;
-    }
+    let has_word = |text: &str| text.contains("DELETE ") || text.contains("delete ");
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let text = &script.content.text;
+        if !has_word(text) || !REMOVES.is_match(said) || REFUSES.is_match(said) {
+            continue;
+        }
         // In a transaction that is rolled back, or with a command that is expected to fail, it is a question.
         let asks =
             ["ROLLBACK", "rollback", "BEGIN", "begin", "if ! ", "|| ", "2>&1"].iter().any(|word| text.contains(word));

@@ -184,21 +184,18 @@ fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
         .filter_map(|act| Some((act, act.thing.name.as_ref()?.literal()?)))
         .filter(|(_, name)| is_name(name))
         .collect();
-    if made.is_empty() {
+    let said = view.effects.prompt.shown();
+    // Most names are in the prompt.
+    if made.iter().all(|(_, name)| said.contains(name)) || REPAIRS.is_match(&said) {
         return;
     }
-    let said = view.effects.prompt.shown();
     let quoted: Vec<&str> = named(&said).filter(|name| is_name(name)).collect();
     let variables: String =
         view.task.env.iter().map(|(_, template)| format!("{}\n", texts::written(template))).collect();
     let others = OnceCell::new();
     for (act, name) in &made {
         let Some(near) = quoted.iter().find(|near| is_near(name, near)) else { continue };
-        if made.iter().any(|(_, known)| known == near)
-            || is_there(&said, name)
-            || is_of_program(name)
-            || REPAIRS.is_match(&said)
-        {
+        if made.iter().any(|(_, known)| known == near) || is_there(&said, name) || is_of_program(name) {
             continue;
         }
         let others = others.get_or_init(|| Known::of(view, String::new()));
