@@ -55,7 +55,7 @@ pub fn whole(pattern: &str) -> Option<String> {
 }
 
 /// A text as a pattern that matches only this text. Outside of a class, `-` needs no backslash.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     regex::escape(text).replace(r"\-", "-")
 }
 

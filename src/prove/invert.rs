@@ -50,6 +50,15 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
             wanted.iter().map(all).chain([line]).collect()
         }
         "&&" => Vec::new(),
+        "sed" if substitution(words).is_some() => {
+            let (before, behind) = substitution(words).unwrap_or_default();
+            wanted.iter().map(|text| format!("{before}{text}{behind}")).collect()
+        }
+        "sed" | "awk" | "tail" if skipped(name, words).is_some() => {
+            let lines = |n: usize| (1..=n).map(|i| format!("line {i}\n")).collect::<String>();
+            let before = lines(skipped(name, words).unwrap_or_default());
+            wanted.iter().map(|text| format!("{before}{text}")).collect()
+        }
         "base64" => wanted.iter().map(|w| STANDARD.encode(w)).collect(),
         "awk" | "cut" => {
             let field = match name.as_str() {
@@ -86,13 +95,68 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
                     };
                     (0..width).map(field).collect::<Vec<_>>().join(&separator)
                 };
-                return wanted.iter().map(row).collect();
+                // `{ found = 1 } END { exit !found }`
+                let nothing = [String::new()];
+                return if wanted.is_empty() { &nothing } else { wanted }.iter().map(row).collect();
             }
-            let line = |text: &String| format!("{}{text}{separator}more", format!("a{separator}").repeat(before));
-            wanted.iter().map(line).collect()
+            let line = |text: &str| format!("{}{text}{separator}more", format!("a{separator}").repeat(before));
+            let lines = |text: &String| text.lines().map(line).collect::<Vec<_>>().join("\n");
+            wanted.iter().map(|text| if text.is_empty() { line(text) } else { lines(text) }).collect()
+        }
+        "xargs" | "tr" | "paste" if joins(name, words).is_some() => {
+            let sign = joins(name, words).unwrap_or_default();
+            wanted.iter().map(|text| text.trim_end_matches(sign).replace(sign, "\n")).collect()
         }
         _ => wanted.to_vec(),
     }
+}
+
+/// What surrounds the text that `sed -n 's/^a \(.*\) b/\1/p'` keeps, or that `sed 's/^v//'` removes.
+fn substitution(words: &[String]) -> Option<(String, String)> {
+    let is_extended = words.iter().any(|word| word.starts_with('-') && word.contains(['E', 'r']));
+    let program = words.iter().find_map(|word| word.trim().strip_prefix('s'))?;
+    let sign = program.chars().next().filter(char::is_ascii_punctuation)?;
+    let [pattern, by, _] = program[1..].split(sign).collect::<Vec<_>>().try_into().ok()?;
+    let sampled = |part: &str| if part.is_empty() { String::new() } else { sample(part, is_extended) };
+    if by.is_empty() {
+        return match (pattern.strip_prefix('^'), pattern.strip_suffix('$')) {
+            (Some(begin), None) => Some((sampled(begin), String::new())),
+            (None, Some(end)) => Some((String::new(), sampled(end))),
+            _ => None,
+        };
+    }
+    let (open, close) = if is_extended { ("(", ")") } else { ("\\(", "\\)") };
+    let (before, rest) = pattern.split_once(open)?;
+    let (_, behind) = rest.split_once(close).filter(|_| by == "\\1")?;
+    (!behind.contains(open)).then(|| (sampled(before), sampled(behind)))
+}
+
+/// What `xargs`, `tr '\n' ','` and `paste -sd,` put between lines.
+fn joins(name: &str, words: &[String]) -> Option<char> {
+    let plain: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "-").collect();
+    match (name, plain.as_slice()) {
+        ("xargs", []) => Some(' '),
+        ("tr", ["\\n" | "\n", by]) => by.chars().next().filter(|_| by.len() == 1),
+        ("paste", ["-sd" | "-s", by]) => by.trim_start_matches("-d").chars().next(),
+        ("paste", ["-s", "-d", by]) => by.chars().next(),
+        ("paste", [one]) => one.strip_prefix("-sd")?.chars().next(),
+        _ => None,
+    }
+}
+
+/// How many lines are before the one that `sed -n 2p`, `awk 'NR==2'` and `tail -n +2` print first.
+fn skipped(name: &str, words: &[String]) -> Option<usize> {
+    let number = |text: &str| text.parse::<usize>().ok().filter(|n| (1..=20).contains(n)).map(|n| n - 1);
+    words.iter().find_map(|word| match name {
+        "sed" => number(word.strip_suffix('p')?),
+        "tail" => number(word.trim_start_matches("-n").strip_prefix('+')?),
+        _ => {
+            let program: String = word.chars().filter(|c| !c.is_whitespace()).collect();
+            let line = program.strip_prefix("NR==").map(|rest| rest.split('{').next().unwrap_or_default().to_owned());
+            // `NR > 1 { … }` with fields is for `selected`.
+            number(&line.filter(|_| !program.contains('$'))?)
+        }
+    })
 }
 
 /// The field that `awk '{print $2}'` or `cut -d, -f2` prints, counted from 1, and the separator of fields. `None` for other filters.
@@ -372,6 +436,10 @@ fn with_arguments(program: &str, words: &[String]) -> String {
 }
 
 fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
+    if let Some(encoded) = program.trim_end().strip_suffix("@base64d").filter(|_| !wanted.is_empty()) {
+        let wanted: Vec<String> = wanted.iter().map(|text| STANDARD.encode(text)).collect();
+        return documents(encoded.trim_end().trim_end_matches('|'), &wanted);
+    }
     // The program only reads.
     if wanted.is_empty() && matches!(program.trim(), "." | "empty") {
         return vec![Value::Null];
@@ -489,8 +557,11 @@ fn of_values(program: &str, values: impl Iterator<Item = Value>, place: &[Segmen
 /// Walks through a program, adds what it reads to the document, and returns the path of its output.
 fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<Segment> {
     let mut path = from;
+    let mut collects = false;
     for part in split(program, "|") {
         let part = split(part.trim(), "//").first().map_or("", |p| p.trim());
+        let counts = collects && part == "length";
+        collects = part.starts_with('[') || part.starts_with("map(") || collects && matches!(part, "sort" | "unique");
         if let Some(inner) = inside(part, "[", "]").or_else(|| inside(part, "(", ")")) {
             path = run(inner, path, last, doc);
         } else if let [first, rest @ ..] = split(part, " and ").as_slice()
@@ -530,7 +601,11 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                 rest = behind;
             }
         } else if let Some(condition) = call(part, "select") {
-            run(condition, path.clone(), &json!(true), doc);
+            let place = run(condition, path.clone(), &json!(true), doc);
+            // `select(.ready)`
+            if place != path && at(doc, &place).is_none_or(Value::is_null) {
+                put(doc, &place, json!(true));
+            }
         } else if let Some(inner) = call(part, "any").or_else(|| call(part, "all")) {
             let parts = split(inner, ";");
             let (each, condition) = match parts.as_slice() {
@@ -567,6 +642,20 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
             put(doc, &place, json!("x"));
         } else if part == "length" {
             let count = last.as_u64().unwrap_or(1).min(12);
+            let first = path.iter().rposition(|part| matches!(part, Segment::Index(0)));
+            // `[.items[] | select(.a == 1)] | length`: every item meets the condition.
+            if let Some(end) = first.filter(|_| counts)
+                && let Some(item) = at(doc, &path[..=end]).filter(|item| item.is_object()).cloned()
+            {
+                let mut place = path[..=end].to_vec();
+                for i in 1..count as usize {
+                    place[end] = Segment::Index(i);
+                    let mut item = item.clone();
+                    merge(&mut item, json!({ "metadata": { "name": format!("thing-{i}") } }));
+                    put(doc, &place, item);
+                }
+                continue;
+            }
             for i in 0..count {
                 let mut place = path.clone();
                 if matches!(place.last(), Some(Segment::Index(0))) {
@@ -737,6 +826,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn inputs_of_filters_lead_to_what_they_should_print() {
+        let cases = [
+            (r"sed -n s/^psql\ \([0-9]*\).*/\1/p -", "15", "psql 15"),
+            (r"sed s/^v// -", "1.2", "v1.2"),
+            (r"sed -E s/.*image:(.*)$/\1/ -", "web", "image:web"),
+            ("sed -n 2p -", "two", "line 1\ntwo"),
+            ("awk NR==3{print} -", "x", "line 1\nline 2\nx"),
+            ("tail -n +2 -", "1,a", "line 1\n1,a"),
+            ("awk $1==\"web\"&&$2==\"3/3\"{f=1}END{exit!f} -", "", "web 3/3"),
+            ("xargs", "a b", "a\nb"),
+            ("tr \\n , -", "a,b,", "a\nb"),
+            ("paste -sd, -", "a,b", "a\nb"),
+            ("cut -d, -f2 -", "x\ny", "a,x,more\na,y,more"),
+        ];
+        for (line, wanted, input) in cases {
+            let words: Vec<String> = line.replace("\\ ", "\u{1}").split(' ').map(|w| w.replace('\u{1}', " ")).collect();
+            let wanted: Vec<String> = Some(wanted.to_owned()).filter(|text| !text.is_empty()).into_iter().collect();
+            assert_eq!(inputs(&words, &wanted), [input], "{line}");
+        }
+    }
+
+    #[test]
     fn documents_contain_what_programs_query() {
         let cases = [
             (".spec.host", "a", json!({"spec": {"host": "a"}})),
@@ -758,6 +869,17 @@ mod tests {
             ),
             ("[.ports[].port] | sort", "[80,443]", json!({"ports": [{"port": 80}, {"port": 443}]})),
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
+            (
+                "[.items[] | select(.s.p == \"R\")] | length",
+                "2",
+                json!({"items": [{"s": {"p": "R"}}, {"s": {"p": "R"}, "metadata": {"name": "thing-1"}}]}),
+            ),
+            (
+                "[.i[].t | select(.a)] | length",
+                "2",
+                json!({"i": [{"t": {"a": true}}, {"t": {"a": true}, "metadata": {"name": "thing-1"}}]}),
+            ),
+            (".data.user | @base64d", "admin", json!({"data": {"user": "YWRtaW4="}})),
             (".count // 1", "2", json!({"count": 2})),
             (".types | join(\",\")", "In,Out", json!({"types": ["In", "Out"]})),
             (".a | map(.b) | sort | join(\" \")", "x y", json!({"a": [{"b": "x"}, {"b": "y"}]})),

@@ -854,7 +854,7 @@ fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
     let choices = |e: &Expect| -> Option<String> {
         match (&e.equals, &e.matches) {
             _ if e.range != Range::default() => None,
-            (Some(text), None) if !text.contains(['{', '\n']) => Some(regex::escape(text)),
+            (Some(text), None) if !text.contains(['{', '\n']) => Some(pattern::escaped(text)),
             (None, Some(pattern)) => Some(pattern.strip_prefix("^(")?.strip_suffix(")$")?.to_owned()),
             _ => None,
         }

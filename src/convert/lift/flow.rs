@@ -1469,6 +1469,8 @@ impl<'a> Lifter<'a> {
     }
 
     fn each(&self, var: &str, values: &[Word], body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
+        // Programs read `USER` and others by name: `for USER in ann bob` changes it for them as well.
+        (!statement::is_special(var)).then_some(())?;
         let fixed = |name: &str| self.fixed(st.scope.get(name)?);
         let range = if let [one] = values { range(one, &fixed) } else { None };
         if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) {

@@ -647,6 +647,9 @@ fn reason(stmt: &Stmt) -> String {
                 None => "a value that only a shell can compute".to_owned(),
             }
         }
+        Kind::For { body, .. } if body.iter().any(|s| name(s).as_deref() == Some("sleep")) => {
+            "a wait with rounds that steps cannot express (under `set -e`, a command that fails ends it)".to_owned()
+        }
         Kind::For { values, .. } => {
             let fixed = values.iter().all(|w| w.literal().is_some());
             let values: Vec<&str> = values.iter().map(|w| w.source.as_str()).collect();
