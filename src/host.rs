@@ -39,7 +39,7 @@ pub use self::{
     fake::FakeHost,
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
     real::{Gathered, RealHost},
-    snapshot::{Original, Snapshot},
+    snapshot::{INLINE, Original, Snapshot},
     tree::{MARK, place, started},
     with_env::WithEnv,
 };

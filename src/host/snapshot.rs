@@ -35,6 +35,9 @@ pub struct Snapshot {
     beside: Mutex<Beside>,
 }
 
+/// The name of an empty copy in a directory where inline scripts run, and the beginning of the names of their files.
+pub const INLINE: &str = ".gevals-inline";
+
 /// How many entries beside copies are linked one by one, before directories are linked as a whole.
 const ENTRIES: usize = 2000;
 
@@ -146,6 +149,7 @@ impl Snapshot {
                 let is_ours = self.copies.contains_key(&place)
                     || self.folders.contains_key(&place)
                     || beside.mirrored.contains_key(&place)
+                    || entry.file_name().as_encoded_bytes().starts_with(INLINE.as_bytes())
                     || entry.file_type().is_ok_and(|kind| kind.is_symlink()) && beside.links.contains(&link);
                 if !is_ours && transfer(&link, &place).is_ok() {
                     if symlink(&place, &link).is_ok() {

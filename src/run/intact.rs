@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    hir::{Arg, ArgKind},
-    host::{Host, Original, Snapshot, Stamp},
+    hir::{ArgKind, Part},
+    host::{Host, INLINE, Original, Snapshot, Stamp},
     plan::{ActionKind, Plan},
-    step::process::{absolute, inline_name},
+    step::process::{absolute, looks_beside},
 };
 
 /// Describes the first file whose content differs from what the plan was made from.
@@ -37,20 +37,23 @@ fn planned(host: &dyn Host, plan: &Plan, path: &PathBuf) -> Result<Vec<u8>, Stri
 /// # Errors
 /// A file is not as planned, or cannot be copied.
 pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>, String> {
-    let (mut runs_file, mut inline) = (false, Vec::new());
+    let (mut runs_file, mut looks) = (false, false);
     plan.walk(&mut |_, _, action| {
         if let ActionKind::Step(step) = &action.kind
             && step.op.name == "script"
         {
-            let arg = |key: &str| step.args.iter().find(|(name, _)| name.value == key).map(|(_, arg)| arg);
-            runs_file |= arg("file").is_some_and(|file| !matches!(file.kind, ArgKind::Null));
-            inline.extend(arg("inline").and_then(Arg::as_literal).and_then(|text| {
-                let path = absolute(&plan.task.dir.join(inline_name(text)?));
-                Some(Original { path, bytes: text.trim_start().as_bytes().to_vec(), mode: 0o700 })
-            }));
+            let arg = |key: &str| step.args.iter().find(|(name, _)| name.value == key).map(|(_, arg)| &arg.kind);
+            runs_file |= arg("file").is_some_and(|file| !matches!(file, ArgKind::Null));
+            if let Some(ArgKind::Text(inline)) = arg("inline") {
+                let texts = inline.parts.iter().filter_map(|part| match part {
+                    Part::Text(text) => Some(text.as_str()),
+                    Part::Hole(_) => None,
+                });
+                looks |= looks_beside(&texts.collect::<String>());
+            }
         }
     });
-    if !runs_file && inline.is_empty() {
+    if !runs_file && !looks {
         return Ok(None);
     }
     let original = |path: &PathBuf| {
@@ -59,7 +62,9 @@ pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>,
         Ok(Original { path: path.clone(), bytes, mode })
     };
     let mut originals = plan.files.keys().map(original).collect::<Result<Vec<_>, String>>()?;
-    originals.append(&mut inline);
+    if looks {
+        originals.push(Original { path: absolute(&plan.task.dir.join(INLINE)), bytes: Vec::new(), mode: 0o600 });
+    }
     host.snapshot(&originals).map_err(|e| format!("cannot copy its scripts to the directory where they run: {e}"))
 }
 

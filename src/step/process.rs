@@ -3,17 +3,17 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use indexmap::IndexMap;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::{Context, Done, limit};
 use crate::{
     bash::tools::SHELLS,
     event::{ExitReport, Outcome},
-    host::{Captured, Exec, Exit, Finished, Host, Snapshot, StartFault},
+    host::{Captured, Exec, Exit, Finished, Host, INLINE, Snapshot, StartFault},
     source::Stat,
 };
 
@@ -57,17 +57,15 @@ pub fn script_file(
     }
 }
 
-/// The name of the file of an inline script that names its interpreter and may look for the files beside itself; `None` for others, which
-/// run from a [`Private`] directory.
-pub fn inline_name(text: &str) -> Option<String> {
+/// Whether an inline script names its interpreter and may look for the files beside itself.
+pub fn looks_beside(text: &str) -> bool {
     const OWN_PATH: [&str; 3] = ["$0", "${0", "BASH_SOURCE"];
     let text = text.trim_start();
     let is_shell = || {
-        let words = text.lines().next().unwrap_or_default().split([' ', '\t', '/']);
-        words.into_iter().any(|word| SHELLS.contains(&word))
+        let mut words = text.lines().next().unwrap_or_default().split([' ', '\t', '/']);
+        words.any(|word| SHELLS.contains(&word))
     };
-    let looks = text.starts_with("#!") && (!is_shell() || OWN_PATH.iter().any(|own| text.contains(own)));
-    looks.then(|| format!(".gevals-inline-{}", &hex::encode(Sha256::digest(text))[..16]))
+    text.starts_with("#!") && (!is_shell() || OWN_PATH.iter().any(|own| text.contains(own)))
 }
 
 /// The file of an inline script that names its interpreter: among links to the files of the task's directory if it may look for them
@@ -76,11 +74,21 @@ pub fn inline_name(text: &str) -> Option<String> {
 /// # Errors
 /// The file cannot be written.
 pub fn inline_script<'a>(cx: &Context<'a>, text: &str, private: &mut Option<Private<'a>>) -> Result<PathBuf, String> {
-    let copy = inline_name(text).and_then(|name| cx.snapshot?.of(&absolute(&cx.dir.join(name))));
+    static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+    let text = text.trim_start();
+    let copy = cx.snapshot.filter(|_| looks_beside(text)).and_then(|s| s.of(&absolute(&cx.dir.join(INLINE))));
     match copy {
-        Some(copy) => Ok(copy),
-        None => private.insert(Private::new(cx.host)?).file("script", text.trim_start(), 0o700),
+        Some(copy) => {
+            let name = format!("{INLINE}-{}", WRITTEN.fetch_add(1, Ordering::Relaxed));
+            written(cx.host, copy.with_file_name(name), text, 0o700)
+        }
+        None => private.insert(Private::new(cx.host)?).file("script", text, 0o700),
     }
+}
+
+fn written(host: &dyn Host, path: PathBuf, text: &str, mode: u32) -> Result<PathBuf, String> {
+    let written = host.write(&path, text.as_bytes(), Some(mode));
+    written.map(|()| path).map_err(|e| format!("no temporary file could be written: {e}"))
 }
 
 /// Parses the interpreter in the first line as Linux does (execve(2)): one program, and the rest of the line as a single argument.
@@ -212,9 +220,7 @@ impl<'a> Private<'a> {
     }
 
     pub fn file(&self, name: &str, text: &str, mode: u32) -> Result<PathBuf, String> {
-        let path = self.path.join(name);
-        let written = self.host.write(&path, text.as_bytes(), Some(mode));
-        written.map(|()| path).map_err(|e| format!("no temporary file could be written: {e}"))
+        written(self.host, self.path.join(name), text, mode)
     }
 }
 
