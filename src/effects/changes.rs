@@ -219,7 +219,7 @@ impl<'a> Places<'a> {
         if matches!(thing.system.as_str(), "file" | "http") {
             let path = path(thing);
             let count = |path: &str| self.paths.get(&(thing.system.as_str(), path.to_owned())).copied().unwrap_or(0);
-            return count(&path) > 1 || path.match_indices('/').any(|(end, _)| count(&path[..end]) > 0);
+            return path.match_indices('/').any(|(end, _)| count(&path[..end]) > 0);
         }
         let space = thing.space.as_ref().filter(|_| thing.kind != "namespace");
         space.is_some_and(|space| self.namespaces.iter().any(|name| name.may_be(space)))

@@ -35,6 +35,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         arithmetic(&content.program, content, &mut found);
         lengths(content, &mut found);
         own_name(content, out);
+        booleans(content, out);
         constant::check(content, &mut found);
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
@@ -261,6 +262,33 @@ fn is_nothing(operator: &str, with: &str) -> bool {
     matches!((operator, with), ("-ge", "0") | ("-gt", "-1"))
 }
 
+/// `[[ $x != true && $x != false ]]`, `[ "$x" = true ] || [ "$x" = false ]`: this only asks whether there is a boolean.
+fn booleans(content: &Content, out: &mut Diagnostics) {
+    content.program.walk(&mut |s| {
+        let is_list = matches!(s.kind, Kind::Or(_) | Kind::And(_) | Kind::Test) && only_tests(s);
+        let Some(text) = content.text.get(s.range.clone()).filter(|_| is_list) else { return };
+        let operators = match (text.contains("||"), text.contains("&&")) {
+            (true, false) => ["=", "=="],
+            (false, true) => ["!=", "!="],
+            _ => return,
+        };
+        let words = ast::split(text, s.range.start);
+        let compared = words.windows(3).filter(|triple| operators.contains(&triple[1].source.as_str()));
+        let pairs: Vec<_> = compared.filter_map(|triple| Some((&triple[0].source, triple[2].literal()?))).collect();
+        if let [(left, one), (other, two)] = pairs.as_slice()
+            && left == other
+            && [("true", "false"), ("false", "true")].contains(&(one.as_str(), two.as_str()))
+        {
+            let message = format!("`{}` may be true or false here: both are accepted", left.trim_matches('"'));
+            out.push(
+                Diagnostic::new(&ALWAYS_TRUE, content.span(s.range.clone()), message)
+                    .help("compare with the one that is wanted")
+                    .strength(Strength::Warning),
+            );
+        }
+    });
+}
+
 /// `[[ $x != a || $x != b ]]`, `[ "$x" = a ] && [ "$x" = b ]`: no value equals both.
 fn two_values(content: &Content, found: &mut Vec<Fault>) {
     let mut told: Vec<std::ops::Range<usize>> = Vec::new();
@@ -290,25 +318,6 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
         }
         let (operators, message) =
             if signs.0 { (["!=", "!="], "this is always true") } else { (["=", "=="], "this is always false") };
-        let mut booleans = words.windows(3).filter(|triple| {
-            let operator = if signs.0 { ["=", "=="] } else { ["!=", "!="] };
-            operator.contains(&triple[1].source.as_str())
-        });
-        if let (Some([left, _, one]), Some([other, _, two]), None) = (booleans.next(), booleans.next(), booleans.next())
-            && left.source == other.source
-            && matches!(
-                (one.literal().as_deref(), two.literal().as_deref()),
-                (Some("true"), Some("false")) | (Some("false"), Some("true"))
-            )
-        {
-            told.push(s.range.clone());
-            found.push((
-                content.span(s.range.clone()),
-                format!("`{}`: a boolean is always one of both", left.source.trim_matches('"')),
-                "compare with the value that is wanted only",
-            ));
-            return;
-        }
         let compared: Vec<(&str, String)> = words
             .windows(3)
             .filter(|triple| operators.contains(&triple[1].source.as_str()))

@@ -143,11 +143,13 @@ fn numbered(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     });
     others.truncate(256);
+    let said = view.effects.prompt.shown();
     for (url, span) in checked.iter().take(64) {
         let numbers = url.match_indices('/').filter_map(|(at, _)| {
             let rest = &url[at + 1..];
             let number = rest.split(['/', '?']).next().filter(|part| part.bytes().all(|b| b.is_ascii_digit()))?;
-            (!number.is_empty()).then_some((&url[..=at], number))
+            // The prompt may mean a certain issue: `a duplicate of issue 1`.
+            (!number.is_empty() && !is_there(&said, number)).then_some((&url[..=at], number))
         });
         for (begin, number) in numbers {
             let id = others.iter().find_map(|other| {

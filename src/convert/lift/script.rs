@@ -648,7 +648,8 @@ fn reason(stmt: &Stmt) -> String {
             }
         }
         Kind::For { body, .. } if body.iter().any(|s| name(s).as_deref() == Some("sleep")) => {
-            "a wait with rounds that steps cannot express (under `set -e`, a command that fails ends it)".to_owned()
+            "a wait that `eventually` cannot express, for example because a command that fails ends the script"
+                .to_owned()
         }
         Kind::For { values, .. } => {
             let fixed = values.iter().all(|w| w.literal().is_some());
