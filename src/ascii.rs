@@ -3,7 +3,10 @@
 //!
 //! A check of one file searches only a few kilobytes with each pattern, so compilation is most of the work:
 //! `regex-lite` needs a seventh of the instructions to compile. `regex-automata` searches faster, and takes over when
-//! there is more text to search.
+//! there is more text to search. Neither is needed for a text without any of the words that the pattern requires
+//! ([`Needed`]).
+
+mod needed;
 
 use std::{
     borrow::Cow,
@@ -13,6 +16,8 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
+
+use self::needed::Needed;
 
 use regex_automata::{
     Input,
@@ -27,6 +32,7 @@ const FEW: usize = 2 << 10;
 #[derive(Debug)]
 pub struct Ascii {
     pattern: Cow<'static, str>,
+    needed: OnceLock<Option<Needed>>,
     lite: OnceLock<regex_lite::Regex>,
     full: OnceLock<Regex>,
     /// Upper bound of the number of bytes searched so far.
@@ -74,36 +80,46 @@ impl From<String> for Ascii {
 
 impl Ascii {
     const fn of(pattern: Cow<'static, str>) -> Self {
-        Self { pattern, lite: OnceLock::new(), full: OnceLock::new(), searched: AtomicUsize::new(0) }
+        Self {
+            pattern,
+            needed: OnceLock::new(),
+            lite: OnceLock::new(),
+            full: OnceLock::new(),
+            searched: AtomicUsize::new(0),
+        }
     }
 
-    /// Returns the engine for searching this many more bytes.
+    /// Returns the engine for searching this text; `None` if nothing in it can match.
     #[expect(clippy::unwrap_used, reason = "a constant")]
-    fn engine(&self, bytes: usize) -> Engine<'_> {
+    fn engine(&self, text: &str) -> Option<Engine<'_>> {
+        let needed = self.needed.get_or_init(|| Needed::of(&self.pattern));
+        if needed.as_ref().is_some_and(|needed| !needed.is_in(text)) {
+            return None;
+        }
         if let Some(full) = self.full.get() {
-            return Engine::Full(full);
+            return Some(Engine::Full(full));
         }
-        if self.searched.fetch_add(bytes, Ordering::Relaxed) < FEW {
-            return Engine::Lite(self.lite.get_or_init(|| regex_lite::Regex::new(&self.pattern).unwrap()));
+        if self.searched.fetch_add(text.len(), Ordering::Relaxed) < FEW {
+            return Some(Engine::Lite(self.lite.get_or_init(|| regex_lite::Regex::new(&self.pattern).unwrap())));
         }
-        Engine::Full(self.full.get_or_init(|| {
+        Some(Engine::Full(self.full.get_or_init(|| {
             let quick = Config::new().auto_prefilter(false).dfa(false).onepass(false);
             Builder::new().configure(quick).build(&plain(&self.pattern)).unwrap()
-        }))
+        })))
     }
 
     /// Whether the pattern matches anywhere.
     pub fn is_match(&self, text: &str) -> bool {
-        match self.engine(text.len()) {
+        self.engine(text).is_some_and(|engine| match engine {
             Engine::Lite(regex) => regex.is_match(text),
             Engine::Full(regex) => regex.is_match(text),
-        }
+        })
     }
 
     /// Returns all non-overlapping matches, from left to right.
     pub fn find_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Match<'t>> {
-        let engine = self.engine(text.len());
-        let found = move |at| match engine {
+        let engine = self.engine(text);
+        let found = move |at| match engine? {
             Engine::Lite(regex) => regex.find_at(text, at).map(|m| m.range()),
             Engine::Full(regex) => regex.find(Input::new(text).range(at..)).map(|m| m.range()),
         };
@@ -118,14 +134,14 @@ impl Ascii {
 
     /// Returns the first match at or after `at`, with its groups. `^` and `\b` also consider the text before `at`.
     pub fn captures_at<'t>(&self, text: &'t str, at: usize) -> Option<Captures<'t>> {
-        self.engine(text.len() - at).captures_at(text, at)
+        self.engine(&text[at..])?.captures_at(text, at)
     }
 
     /// Returns all non-overlapping matches with their groups, from left to right.
     pub fn captures_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Captures<'t>> {
-        let engine = self.engine(text.len());
+        let engine = self.engine(text);
         one_by_one(text, move |at| {
-            let found = engine.captures_at(text, at)?;
+            let found = engine?.captures_at(text, at)?;
             Some((found.get(0)?.range(), found))
         })
     }
