@@ -132,7 +132,7 @@ use crate::{
         asked::{self, Question},
         script,
     },
-    hir::{Def, Eval, PhaseKind, Step, Task},
+    hir::{Def, Eval, PhaseKind, Step, Target, Task},
     outside, policy, primitive,
     project::{self, EvalUnit, Project, TaskUnit},
     source::{Files, Sources, Span},
@@ -361,6 +361,19 @@ impl<'a> TaskView<'a> {
     /// The analysis of a script.
     pub fn followed(&self, script: &script::ScriptView<'_>) -> Option<&'a Followed<'a>> {
         self.facts.followed(&self.effects.scripts, script)
+    }
+
+    /// Whether another step uses an output of this step.
+    pub fn uses_output_of(&self, step: &Step<Def>) -> bool {
+        let Some(id) = &step.id else { return false };
+        let mut used = false;
+        self.task.walk(&mut |_, other| {
+            other.templates(&mut |text| {
+                let is_its = |target: &Target| matches!(target, Target::Output { step, .. } if *step == id.value);
+                used |= text.holes().any(|hole| is_its(&hole.reference.target));
+            });
+        });
+        used
     }
 
     /// Whether the task declares a variable of this name.

@@ -95,10 +95,36 @@ fn mentions(view: &TaskView<'_>, kind: &str) -> bool {
     })
 }
 
+/// Whether an operation of verify reads a Kubernetes resource that setup does not create.
+fn is_new(view: &TaskView<'_>, place: Span) -> bool {
+    let mut found = None;
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let contains =
+                |outer: Span| outer.file == place.file && outer.start <= place.start && place.end <= outer.end;
+            if matches!(step.op.kind, OperationKind::Extension { .. }) && contains(step.span) {
+                found = Some(step.key);
+            }
+        });
+    });
+    let is_read = |act: &&Act| matches!(act.verb, Verb::Reads | Verb::Awaits) && Some(act.step) == found;
+    let mut read = view.effects.in_phase(PhaseKind::Verify).filter(is_read).peekable();
+    let is_made = |act: &Act| {
+        act.thing.system != "kubernetes"
+            || view
+                .effects
+                .in_phase(PhaseKind::Setup)
+                .any(|made| made.verb == Verb::Creates && made.thing.may_be(&act.thing))
+    };
+    view.effects.sees(PhaseKind::Setup) && read.peek().is_some() && !read.any(is_made)
+}
+
 /// The fields that setup gives to the Kubernetes resource that a check reads.
 pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
     let runs_at = read_at(view, question.span);
-    let Some((act, name)) = runs_at.first().and_then(|run| read_by(view, run)) else { return Owned::Unknown };
+    let Some((act, name)) = runs_at.first().and_then(|run| read_by(view, run)) else {
+        return if is_new(view, question.span) { Owned::Missing } else { Owned::Unknown };
+    };
     let said = view.effects.prompt.shown();
     if is_forbidden(&said, name) {
         return Owned::Missing;

@@ -77,7 +77,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         .into_iter()
         .flat_map(|(span, text)| values(&text).into_iter().map(move |item| (span, item)))
         .filter(|(_, item)| {
-            forms.contains(item.form.as_str()) && !known_of_prompt.contains(item) && !is_told(&lower, &item.text)
+            forms.contains(item.form.as_str())
+                && !known_of_prompt.contains(item)
+                && !is_told(&lower, &item.text)
+                && !is_state_of(&lower, &item.text)
         })
         .collect();
     if expected.is_empty() {
@@ -176,6 +179,13 @@ fn is_added(lower: &str, number: &str) -> bool {
 fn is_told(lower: &str, text: &str) -> bool {
     let Some(quantity) = Quantity::of_value(text).filter(|quantity| !quantity.unit.is_empty()) else { return false };
     Quantity::all(lower).iter().any(|(_, other)| !other.unit.is_empty() && other.is(&quantity))
+}
+
+/// Whether a word in capitals is the state after a verb of the prompt: `CLOSED`, for `close it`.
+fn is_state_of(lower: &str, word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    let stem = word.strip_suffix("ed").filter(|stem| stem.len() > 3);
+    stem.is_some_and(|stem| texts::words(lower, |c| c.is_ascii_alphabetic()).any(|(_, verb)| verb.starts_with(stem)))
 }
 
 /// Whether each occurrence of a number in the prompt is followed by a unit.

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::TaskView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    effects::script::ScriptView,
+    effects::{Verb, script::ScriptView},
     hir::{Block, BlockRole, Def, PhaseKind, Step, Target},
     rule,
 };
@@ -38,6 +38,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let effect = effect(&later.content.text);
             let same = known.get(&effect).into_iter().flatten().find(|s| given(s.step) == given(later.step));
             let Some(earlier) = same.filter(|_| !effect.is_empty() && !is_compared(view, later.step)) else { continue };
+            let is_only_check = view.task.verify.steps.len() == 1;
+            if second == PhaseKind::Verify && !is_only_check && only_waits(view, later.step) {
+                continue;
+            }
             out.push(
                 Diagnostic::new(
                     &SAME_SCRIPT_TWICE,
@@ -72,16 +76,13 @@ fn is_compared(view: &TaskView<'_>, step: &Step<Def>) -> bool {
             compared |= text.holes().any(|hole| matches!(hole.reference.target, Target::Output { .. }));
         });
     }
-    if let Some(id) = &step.id {
-        view.task.walk(&mut |_, other| {
-            other.templates(&mut |text| {
-                compared |= text
-                    .holes()
-                    .any(|hole| matches!(&hole.reference.target, Target::Output { step, .. } if *step == id.value));
-            });
-        });
-    }
-    compared
+    compared || view.uses_output_of(step)
+}
+
+/// Whether a step only waits until a resource is ready, which verify may do again after the agent's work.
+fn only_waits(view: &TaskView<'_>, step: &Step<Def>) -> bool {
+    let mut acts = view.effects.acts.iter().filter(|act| act.step == step.key).peekable();
+    acts.peek().is_some() && acts.all(|act| act.verb == Verb::Awaits)
 }
 
 /// The lines with an effect.
