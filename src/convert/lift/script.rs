@@ -89,7 +89,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     }
     let list = ast::read(&script)?;
     let once = classify::called_once(&program);
-    let list = outcome::joined(spliced(list, &once));
+    let list = outcome::scored(outcome::joined(spliced(list, &once)));
     // Statements that stay in a script stay as they were written.
     let asked = bash::inline::inlined(&list, &source.text);
     let tallies = if source.phase == PhaseKind::Verify { tallies(&list) } else { HashSet::new() };
@@ -191,7 +191,7 @@ fn tallies(list: &[Stmt]) -> HashSet<String> {
 }
 
 /// Whether a statement reads or sets a variable.
-fn touches(stmt: &Stmt, name: &str) -> bool {
+pub(super) fn touches(stmt: &Stmt, name: &str) -> bool {
     mentions(stmt, name) || sets(stmt, name)
 }
 
@@ -201,7 +201,7 @@ fn sets(stmt: &Stmt, name: &str) -> bool {
     names.iter().any(|n| n == name)
 }
 
-fn prints(stmt: &Stmt) -> bool {
+pub(super) fn prints(stmt: &Stmt) -> bool {
     matches!(&stmt.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| matches!(w.source.as_str(), "echo" | "printf")))
 }
 
@@ -216,7 +216,15 @@ fn changes_only(stmt: &Stmt, name: &str, first: Option<&str>) -> bool {
                 text.strip_prefix(&format!("(({name}+")).is_some_and(|n| n.trim_end_matches(')').parse::<u32>().is_ok())
             });
             let other = word.and_then(Word::literal).is_some_and(|v| Some(v.as_str()) != first && !v.is_empty());
-            a.name != name && !mentions_itself(stmt, name) || a.odd || more || other
+            // `MISSING="$MISSING $x"` is no longer empty.
+            let grows = first == Some("")
+                && word.is_some_and(|w| match w.parts.as_slice() {
+                    [Part::Var { name: own, default: None, .. }, Part::Text { text, .. }, ..] => {
+                        own == name && !text.is_empty()
+                    }
+                    _ => false,
+                });
+            a.name != name && !mentions_itself(stmt, name) || a.odd || more || other || grows
         }),
         _ => prints(stmt) || !mentions_itself(stmt, name),
     };
@@ -676,7 +684,7 @@ fn reason(stmt: &Stmt) -> String {
             });
             let document = simple.redirects.iter().any(|r| matches!(r, ast::Redirect::Heredoc(_)));
             let written = simple.redirects.iter().find_map(|r| match r {
-                ast::Redirect::Write(word) => Some(word.source.as_str()),
+                ast::Redirect::Write(word) | ast::Redirect::Append(word) => Some(word.source.as_str()),
                 ast::Redirect::Other => Some("a file"),
                 _ => None,
             });
