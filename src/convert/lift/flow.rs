@@ -2045,7 +2045,7 @@ fn with_captures(body: &[Stmt], call: &Simple) -> Option<Option<List>> {
             _ => nth.clone(),
         };
         let reads_it = |a: &ast::Assign| a.value.as_ref().is_some_and(|w| w.source.contains(&format!("${name}")));
-        (name == nth || !locals.iter().any(|a| reads_it(a))).then_some(())?;
+        (name == nth || !locals.iter().any(reads_it)).then_some(())?;
         locals.retain(|a| a.name != name);
         aliased &= name != nth;
         captures.push(ast::Assign {

@@ -3,8 +3,7 @@
 
 use super::{
     command::is_echo,
-    script::{prints, touches},
-    statement::{counts_up, mentions, reads, words},
+    statement::{counts_up, mentions, prints, reads, touches, words},
 };
 use crate::bash::{
     self,

@@ -9,7 +9,8 @@ use std::{
 use super::{
     BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages, outcome,
     statement::{
-        self, assigned, assigned_beyond, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
+        self, assigned, assigned_beyond, mentions, mentions_itself, prints, reads, script_dir, script_dir_prefix, sets,
+        touches, walk,
     },
 };
 use crate::{
@@ -188,21 +189,6 @@ fn tallies(list: &[Stmt]) -> HashSet<String> {
         }
     }
     found
-}
-
-/// Whether a statement reads or sets a variable.
-pub(super) fn touches(stmt: &Stmt, name: &str) -> bool {
-    mentions(stmt, name) || sets(stmt, name)
-}
-
-fn sets(stmt: &Stmt, name: &str) -> bool {
-    let mut names = Vec::new();
-    assigned(stmt, &mut names);
-    names.iter().any(|n| n == name)
-}
-
-pub(super) fn prints(stmt: &Stmt) -> bool {
-    matches!(&stmt.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| matches!(w.source.as_str(), "echo" | "printf")))
 }
 
 /// Whether a statement only changes a variable, away from its initial value, and does nothing else with it.

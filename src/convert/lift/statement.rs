@@ -89,6 +89,23 @@ pub fn mentions(stmt: &Stmt, name: &str) -> bool {
     }
 }
 
+/// Whether a statement reads or sets a variable.
+pub fn touches(stmt: &Stmt, name: &str) -> bool {
+    mentions(stmt, name) || sets(stmt, name)
+}
+
+/// Whether a statement may set a variable.
+pub fn sets(stmt: &Stmt, name: &str) -> bool {
+    let mut names = Vec::new();
+    assigned(stmt, &mut names);
+    names.iter().any(|n| n == name)
+}
+
+/// Whether a statement is `echo` or `printf`.
+pub fn prints(stmt: &Stmt) -> bool {
+    matches!(&stmt.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| matches!(w.source.as_str(), "echo" | "printf")))
+}
+
 /// `"$1"`
 fn is_argument(word: &Word) -> bool {
     word.variable().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()))
