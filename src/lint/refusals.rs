@@ -426,9 +426,22 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
         line.contains("[ ") || line.contains("[[ ") || line.contains("test ") || line.contains("case ")
     });
     let is_bad = value.len() < 2 && !value.starts_with(|c: char| ('1'..='9').contains(&c)) || has_one(&lower, &BAD);
-    let old = super::texts::has_word(&super::facts::elsewhere(view).rest, &value);
+    let old = super::texts::has_word(&super::facts::elsewhere(view).rest, &value) && !is_replaced(view, &value);
     (!is_bad && !old && tests.count() < 2)
         .then(|| format!("this fails if `${name}` is `{value}`, but its message only prints the value"))
+}
+
+/// Whether setup gives a field this value and then another one, so that a check that refuses it holds from the start.
+fn is_replaced(view: &TaskView<'_>, value: &str) -> bool {
+    let given = super::facts::given(view);
+    let first = given.iter().position(|fact| fact.text() == value);
+    first.and_then(|first| given.get(first..)).is_some_and(|rest| {
+        let key = &rest[0].key;
+        let is_written = |fact: &super::facts::Fact| fact.text() == value;
+        rest.iter().rposition(|fact| fact.key == *key).is_some_and(|last| !is_written(&rest[last]))
+            && !super::texts::has_word(&view.effects.prompt.shown(), value)
+            && given.iter().filter(|fact| is_written(fact)).all(|fact| fact.key == *key)
+    })
 }
 
 /// Whether a lowercase text contains `$role` or `${role}`, and not a longer name.

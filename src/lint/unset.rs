@@ -120,6 +120,12 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                     .label(place, "the script does not read this variable")
                     .help("use the same name in both places")
             }
+            // The name of a setting in a manifest: the program there is meant to expand it.
+            (None, None) if !read.provided && is_setting(read) => {
+                let message = format!("the shell expands `${name}` here, and nothing sets it: it is a setting in this manifest");
+                Diagnostic::new(&BAD_EXPANSION, span, message)
+                    .help("quote the delimiter, `<<'EOF'`, or write a backslash before the `$`")
+            }
             // Lowercase variables are local to a script: nothing else sets them.
             (None, None) if !read.provided && is_own(name) && !is_asked() => {
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
@@ -184,6 +190,27 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// Whether the variable is read in a script in which a manifest gives the name a literal value: `DB_HOST: db.shop.svc`.
+fn is_setting(read: &crate::effects::shell::Unset<'_>) -> bool {
+    let (text, name) = (&read.content.text, read.name.as_str());
+    if !text.contains("<<") || !text.contains("kind: ") {
+        return false;
+    }
+    let expands = format!("${name}");
+    let braced = format!("${{{name}");
+    let is_own = |line: &str| line.contains(&expands) || line.contains(&braced);
+    let value = |line: &str| line.trim_start().strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
+    let values: Vec<String> = text.lines().filter_map(value).collect();
+    let line = text[..read.range.start].rfind('\n').map_or(0, |at| at + 1);
+    let line = text[line..].lines().next().unwrap_or_default();
+    let is_literal = |value: &String| !value.trim().is_empty() && !value.contains('$');
+    !values.is_empty()
+        && values.iter().all(is_literal)
+        && is_own(line)
+        && !line.trim_start().starts_with("value:")
+        && line.split_once(':').is_none_or(|(key, _)| key.contains(' ') && key.trim_start().starts_with('-') || key.contains('$'))
 }
 
 /// Whether a name is typical for a script's own variables.
