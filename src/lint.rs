@@ -26,6 +26,7 @@ mod clients;
 mod cluster;
 mod collisions;
 mod dead_check;
+mod derived;
 mod commands;
 mod comparison;
 mod config;
@@ -213,6 +214,7 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     series::check(view, out);
     clients::databases(view, out);
     clients::variables(view, PhaseKind::Verify, out);
+    clients::outliers(view, PhaseKind::Verify, out);
     paths::saved(view, out);
 }
 
@@ -230,6 +232,7 @@ fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
     lasting::refs(view, out);
     wide::check(view, out);
     clients::variables(view, PhaseKind::Cleanup, out);
+    clients::outliers(view, PhaseKind::Cleanup, out);
     clients::flushes(view, out);
 }
 
@@ -247,6 +250,7 @@ fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
     answers::impossible(view, out);
     tallies::sorted(view, out);
     commands::counts(view, out);
+    derived::namespaces(view, out);
     // `phase=$(kubectl get … || echo deleted)`: the script itself prints this value.
     let is_fallback = |value: &str| {
         let of_verify = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
@@ -332,6 +336,7 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     earlier::said_before(view, out);
     earlier::totals(view, out);
     starts::check(view, out);
+    derived::booleans(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -351,6 +356,8 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     choices::others(view, &mut found);
     named::check(view, &mut found);
     percent::check(view, &mut found);
+    derived::check(view, &mut found);
+    derived::ports(view, &mut found);
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
     found.retain(|finding| !out.iter().filter(is_wrong_state).any(|known| known.span == finding.span));

@@ -58,7 +58,12 @@ fn resources(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let (of_key, of_value) = (places(key), places(value));
-        let is_asked = of_key.iter().any(|sentence| of_value.contains(sentence) && !keeps(sentence));
+        // Each clause has a meaning of its own.
+        let clauses = |sentence: &std::ops::Range<usize>| {
+            let has = |clause: &&str| texts::has_word(clause, key) && texts::has_word(clause, value);
+            said[sentence.clone()].split([',', ';']).filter(has).any(|clause| !already_true::KEEPS.is_match(clause))
+        };
+        let is_asked = of_key.iter().any(|sentence| of_value.contains(sentence) && clauses(sentence));
         if !is_asked || of_key.iter().any(names) {
             continue;
         }
@@ -151,7 +156,7 @@ fn requests(view: &TaskView<'_>, out: &mut Diagnostics) {
     if setup.len() < 2 {
         return;
     }
-    let said = texts::written(&prompt.text);
+    let said = texts::written(&prompt.text).split_whitespace().collect::<Vec<_>>().join(" ");
     let lower = said.to_lowercase();
     let id = |step: &Step<Def>| step.id.as_ref().map(|id| id.value.clone()).unwrap_or_default();
     // The prompt contains the title, or the output of the step.

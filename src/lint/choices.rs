@@ -223,77 +223,128 @@ fn of_answer(step: &Step<Def>, found: &mut Vec<(Span, String)>) {
     });
 }
 
-/// `not: {contains: LABEL}`, where the prompt asks to put this label on something, and nothing says to remove it.
+/// A value that verify refuses.
+struct Refused {
+    span: Span,
+    value: String,
+    /// Whether it is compared with a whole field.
+    of_field: bool,
+}
+
+/// `not: {contains: LABEL}`, where the prompt asks to put this label on something, and nothing says to remove it; `not: {equals: 19}`, where
+/// nothing has this number.
 pub(super) fn refused(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
-    let (mut wanted, mut refused): (Vec<String>, Vec<(Span, String)>) = (Vec::new(), Vec::new());
+    let (mut wanted, mut refused): (Vec<String>, Vec<Refused>) = (Vec::new(), Vec::new());
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
-            step.expect.iter().for_each(|(_, expect)| demands(expect, false, &mut wanted, &mut refused));
+            step.expect.iter().for_each(|(_, expect)| demands(expect, (false, false), &mut wanted, &mut refused));
         });
     });
     if refused.is_empty() {
         return;
     }
-    let said = texts::written(&prompt.text);
-    let verify = &facts::elsewhere(view).verify;
-    for (span, value) in refused {
+    let said = texts::written(&prompt.text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let elsewhere = facts::elsewhere(view);
+    for Refused { span, value, of_field } in refused {
         // Another check may require it elsewhere.
-        let is_wanted = wanted.iter().any(|other| other.contains(&value)) || verify.matches(value.as_str()).count() > 1;
-        let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '{' | '}');
-        let places: Vec<usize> = said.match_indices(value.as_str()).map(|(at, _)| at).collect();
-        let asked = |at: &usize| {
-            let whole = texts::sentence(&said, *at);
-            let (head, sentence) = (&said[whole.start..*at], &said[whole.clone()]);
-            !said[..*at].ends_with(part)
-                && !said[at + value.len()..].starts_with(part)
-                && PUTS.is_match(head)
-                && !already_true::KEEPS.is_match(sentence)
-                && !GONE.is_match(sentence)
+        let is_number = value.bytes().all(|b| b.is_ascii_digit());
+        let is_wanted = wanted.iter().any(|other| other.contains(&value))
+            || !is_number && elsewhere.verify.matches(value.as_str()).count() > 1;
+        if is_wanted || value.len() < 3 && !is_number || super::elsewhere::out_has(out, span) {
+            continue;
+        }
+        let message = if is_told(&said, &value, is_number) {
+            Some(format!("verify fails if `{value}` is there, and the prompt asks for it"))
+        } else {
+            let is_known = |word: &str| {
+                texts::has_word(&said, word) || texts::has_word(&elsewhere.rest, word) || texts::has_word(facts::data(view), word)
+            };
+            let is_good = GOOD.contains(&value.to_lowercase().as_str());
+            // Small numbers need no origin.
+            let is_odd = is_number && value.len() > 1 || is_good;
+            (of_field && is_odd && !is_known(&value))
+                .then(|| format!("verify fails if the value is `{value}`, which neither setup nor the prompt has"))
         };
-        if value.len() > 2 && !is_wanted && !places.is_empty() && places.iter().all(asked) {
+        if let Some(message) = message {
             out.push(
-                Diagnostic::new(
-                    &WRONG_STATE,
-                    span,
-                    format!("verify fails if `{value}` is there, and the prompt asks for it"),
-                )
-                .label(prompt.text.span, "the task of the agent")
-                .help("check for the state that the agent must bring about"),
+                Diagnostic::new(&WRONG_STATE, span, message)
+                    .label(prompt.text.span, "the task of the agent")
+                    .help("check for the state that the agent must bring about"),
             );
         }
     }
 }
 
-fn demands(arg: &Arg<Def>, negated: bool, wanted: &mut Vec<String>, refused: &mut Vec<(Span, String)>) {
+/// States of something that works.
+const GOOD: [&str; 12] = [
+    "deployed", "running", "ready", "active", "healthy", "succeeded", "completed", "success", "available", "suppressed", "complete", "up",
+];
+
+/// Whether each place at which a prompt mentions a value asks for it, or says that it stays.
+fn is_told(said: &str, value: &str, is_number: bool) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '{' | '}');
+    let places = |value: &str| -> Vec<usize> {
+        let found = said.match_indices(value).map(|(at, _)| at);
+        let is_whole =
+            |at: &usize| !said[..*at].ends_with(part) && !said[at + value.len()..].trim_start_matches('.').starts_with(part);
+        found.filter(is_whole).collect()
+    };
+    // `Leave the issue open` for `opened`.
+    let stem = value.strip_suffix("ed").filter(|stem| stem.len() > 3);
+    let (mut all, mut length) = (places(value), value.len());
+    if let Some(stem) = stem.filter(|_| all.is_empty()) {
+        (all, length) = (places(stem), stem.len());
+    }
+    let asked = |at: &usize| {
+        let whole = texts::sentence(said, *at);
+        let (head, sentence) = (&said[whole.start..*at], &said[whole.clone()]);
+        let quoted = said[..*at].ends_with(['"', '`']) && said[at + length..].starts_with(['"', '`']);
+        let asks = PUTS.is_match(head) && !already_true::KEEPS.is_match(sentence) || STAYS.is_match(head);
+        let is_state = STATE.is_match(said[..*at].trim_end_matches(['"', '`']));
+        (asks || quoted && !is_number && SAYS.is_match(head)) && !is_state && !GONE.is_match(sentence)
+    };
+    !all.is_empty() && all.iter().all(asked)
+}
+
+fn demands(arg: &Arg<Def>, (negated, in_field): (bool, bool), wanted: &mut Vec<String>, refused: &mut Vec<Refused>) {
     match &arg.kind {
         ArgKind::Record(fields) => {
+            let in_field = in_field || arg.get("path").is_some();
             for (key, value) in fields {
                 let inverts = matches!(key.value.as_str(), "not" | "none");
-                if matches!(key.value.as_str(), "contains" | "equals" | "matches")
-                    && let ArgKind::Text(template) = &value.kind
-                {
-                    let text = texts::written(template);
+                let text = match &value.kind {
+                    ArgKind::Text(template) => Some(texts::written(template)),
+                    ArgKind::Int(number) if *number > 0 => Some(number.to_string()),
+                    _ => None,
+                };
+                if let Some(text) = text.filter(|_| matches!(key.value.as_str(), "contains" | "equals" | "matches")) {
                     match negated {
-                        true => refused.push((value.span, text.trim_start_matches("(?i)").to_owned())),
+                        true => {
+                            let (value, of_field) =
+                                (text.trim_start_matches("(?i)").to_owned(), in_field && key.value == "equals");
+                            refused.push(Refused { span: arg.get(&key.value).map_or(arg.span, |arg| arg.span), value, of_field });
+                        }
                         false => wanted.push(text),
                     }
                 }
                 if !(negated && inverts) {
-                    demands(value, negated || inverts, wanted, refused);
+                    demands(value, (negated || inverts, in_field), wanted, refused);
                 }
             }
         }
-        ArgKind::List(items) => items.iter().for_each(|item| demands(item, negated, wanted, refused)),
+        ArgKind::List(items) => items.iter().for_each(|item| demands(item, (negated, in_field), wanted, refused)),
         _ => {}
     }
 }
 
 static PUTS: Ascii = ascii(
-    r"(?i)\b(?:put|add|give|set|apply|attach|assign|label|tag|create|write|insert|append|append|include|mark|name it|rename it|call it)\b",
+    r"(?i)\b(?:put|add|give|set|apply|attach|assign|label|tag|create|write|insert|append|include|mark|book|name it|rename it|call it)\b",
 );
+static STAYS: Ascii = ascii(r"(?i)\b(?:leave|keep|stays?|remains?)\b");
+static SAYS: Ascii = ascii(r"(?i)\b(?:comment|words|message|text|title|note|reason|description|say|reply|answer|post|send)\b");
 static GONE: Ascii = ascii(
-    r"(?i)\b(?:remove|delete|drop|replace|instead|rename|move|from|clear|strip|unassign|detach|revoke|before|old|former|previous|no|other|others|else)\b",
+    r"(?i)\b(?:remove|delete|drop|replace|instead|rename|move|from|clear|strip|unassign|detach|revoke|before|old|former|previous|no|not|never|without|other than|else|except)\b",
 );
 
 #[cfg(test)]

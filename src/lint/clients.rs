@@ -150,6 +150,81 @@ fn statements(view: &TaskView<'_>, run: &Run<'_>, dir: Option<&std::path::Path>)
     (known && !text.contains("\\i ")).then_some(text)
 }
 
+/// The options of clients that select where they work, or that are variables of their statements.
+const PLACES: [(&str, &[&str]); 9] = [
+    ("psql", &["-d", "--dbname", "-h", "--host", "-p", "--port"]),
+    ("mysql", &["-D", "--database", "-h", "--host", "-P", "--port"]),
+    ("redis-cli", &["-n", "-h", "-p", "-u"]),
+    ("aws", &["--region", "--profile", "--endpoint-url"]),
+    ("gcloud", &["--project", "--region", "--zone"]),
+    ("gh", &["-R", "--repo"]),
+    ("az", &["-g", "--resource-group"]),
+    ("helm", &["--kube-context"]),
+    ("kubectl", &["--context", "--kubeconfig"]),
+];
+
+/// The options of a client with their values, and the variables that it is given.
+fn places<'r>(run: &'r Run<'_>) -> Vec<(String, &'r Value)> {
+    let Some((client, options)) = PLACES.iter().find(|(client, _)| *client == run.statement.tool()) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for pair in run.words.windows(2) {
+        let Some(option) = pair[0].literal() else { continue };
+        if options.contains(&option) && pair[1].is_known() && !pair[1].shown().starts_with('-') {
+            found.push((format!("{client} {option}"), &pair[1]));
+        }
+        if let Some((name, _)) = pair[1].shown().split_once('=').filter(|_| *client == "psql" && option == "-v")
+            && name.bytes().any(|b| b.is_ascii_lowercase())
+            && pair[1].is_known()
+        {
+            found.push((format!("{client} -v {name}="), &pair[1]));
+        }
+    }
+    found
+}
+
+/// `psql -v schema=shop` in cleanup, where setup and verify pass `schema=shop_1`.
+pub(super) fn outliers(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnostics) {
+    let is_client = |run: &&Run<'_>| PLACES.iter().any(|(client, _)| *client == run.statement.tool());
+    let mut own = owner::runs(view, phase).filter(is_client).peekable();
+    if own.peek().is_none() {
+        return;
+    }
+    let others: Vec<(String, &Value)> = PhaseKind::ALL
+        .into_iter()
+        .filter(|other| *other != phase)
+        .flat_map(|other| owner::runs(view, other).filter(is_client))
+        .flat_map(|run| places(run))
+        .collect();
+    let said = view.effects.prompt.shown();
+    let own: Vec<&Run<'_>> = own.collect();
+    for run in &own {
+        for (option, value) in places(run) {
+            let same: Vec<&Value> = others.iter().filter(|(known, _)| *known == option).map(|(_, value)| *value).collect();
+            let Some(usual) = same.first().filter(|first| same.len() > 1 && same.iter().all(|other| other.is(first))) else {
+                continue;
+            };
+            let shown = value.shown();
+            let bare = shown.rsplit('=').next().unwrap_or(&shown);
+            // The whole phase may be elsewhere on purpose.
+            let is_usual = own.iter().any(|run| places(run).iter().any(|(known, value)| *known == option && value.is(usual)));
+            let is_alone = own.len() == 1 || is_usual;
+            let place = owner::place(run);
+            if value.may_be(usual) || said.contains(bare) || !is_alone || super::elsewhere::out_has(out, place) {
+                continue;
+            }
+            let rule = if phase == PhaseKind::Cleanup { &DELETES_FOREIGN_RESOURCE } else { &UNKNOWN_RESOURCE };
+            let option = option.trim_end_matches(|c: char| c == '=').split(' ').nth(1).unwrap_or_default().to_owned();
+            out.push(
+                Diagnostic::new(rule, place, format!("`{option} {shown}` is used only here: everywhere else, it is `{}`", usual.shown()))
+                    .help("use the same value in all scripts"),
+            );
+            return;
+        }
+    }
+}
+
 /// `redis-cli FLUSHDB`, where the task makes keys of its own on a server that others use as well.
 pub(super) fn flushes(view: &TaskView<'_>, out: &mut Diagnostics) {
     const OWN: [&str; 6] = ["docker", "podman", "kubectl", "redis-server", "valkey-server", "compose"];

@@ -194,8 +194,9 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let is_question =
                 matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "can-i");
             let text = |key: &str| step.arg(key).and_then(Arg::as_literal);
-            if let (true, None, Some(verb), Some(resource)) =
-                (is_question, step.arg("allowed"), text("verb"), text("resource"))
+            let is_allowed = step.arg("allowed").is_none_or(|allowed| matches!(allowed.kind, ArgKind::Bool(true)));
+            if let (true, true, Some(verb), Some(resource)) =
+                (is_question, is_allowed, text("verb"), text("resource"))
             {
                 all.push((verb.to_owned(), resource.to_owned(), step.key));
             }

@@ -95,7 +95,7 @@ pub(super) fn saved(view: &TaskView<'_>, out: &mut Diagnostics) {
             let top = folder.split('/').take(3).collect::<Vec<_>>().join("/");
             let is_made = || texts.rest.contains(&top) || view.effects.in_phase(PhaseKind::Setup).any(|act| act.thing.name.as_ref().map(Value::shown).is_some_and(|name| folder.starts_with(&name) && name.len() > 4));
             let place = owner::place(run);
-            if is_copy && !run.lenient && !is_written() && is_made() && !super::elsewhere::out_has(out, place) {
+            if is_copy && !is_written() && is_made() && !super::elsewhere::out_has(out, place) {
                 out.push(
                     Diagnostic::new(&UNKNOWN_RESOURCE, place, format!("nothing in the task writes `{file}`"))
                         .help("save the state in setup that verify compares with"),

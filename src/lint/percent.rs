@@ -23,15 +23,16 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let (Some(only), None) = (percentages.next(), percentages.next()) else { return };
     let Some(told) = only.get(1).and_then(|number| number.as_str().parse::<f64>().ok()) else { return };
     let rest = &facts::elsewhere(view).rest;
-    let (told_numbers, mut bases) = (numbers(&said), numbers(rest));
+    let mut bases = numbers(rest);
     bases.extend(numbers(facts::data(view)));
     bases.retain(|base| *base > 0.0);
     bases.sort_by(f64::total_cmp);
     bases.dedup();
-    let is_known = |number: &f64| told_numbers.contains(number) || bases.contains(number);
+    // `3.00` is no ID `3`.
+    let is_written = |word: &str| texts::has_word(&said, word) || texts::has_word(rest, word) || texts::has_word(facts::data(view), word);
     for (span, text) in expected(view) {
-        let mut amounts = numbers(&text);
-        amounts.retain(|amount| !is_known(amount) && *amount > 0.0);
+        let mut amounts: Vec<f64> = words(&text).filter(|word| !is_written(word)).filter_map(|word| word.parse().ok()).collect();
+        amounts.retain(|amount| *amount > 0.0);
         amounts.dedup();
         let has_fraction = amounts.iter().any(|amount| amount.fract() != 0.0);
         if amounts.len() < 2 || amounts.len() > 8 || !has_fraction || bases.len() > MOST {
@@ -60,15 +61,17 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 static PERCENT: Ascii = ascii(r"(?i)\b(\d+(?:\.\d+)?)\s?(?:%|per ?cent\b)");
-static NUMBER: Ascii = ascii(r"(?:^|[^\w.:-])(\d+(?:\.\d+)?)\b");
+static NUMBER: Ascii = ascii(r"^\d+(?:\.\d+)?$");
 
 fn numbers(text: &str) -> Vec<f64> {
-    // Two numbers may share the mark between them.
+    words(text).filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The numbers in a text, as written.
+fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_')))
         .map(|word| word.trim_end_matches('.'))
-        .filter(|word| NUMBER.captures(word).is_some_and(|found| found.get(1).is_some_and(|m| m.as_str() == *word)))
-        .filter_map(|word| word.parse().ok())
-        .collect()
+        .filter(|word| NUMBER.is_match(word))
 }
 
 /// The texts that verify compares with.

@@ -203,14 +203,18 @@ fn is_setting(read: &crate::effects::shell::Unset<'_>) -> bool {
     let is_own = |line: &str| line.contains(&expands) || line.contains(&braced);
     let value = |line: &str| line.trim_start().strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
     let values: Vec<String> = text.lines().filter_map(value).collect();
-    let line = text[..read.range.start].rfind('\n').map_or(0, |at| at + 1);
-    let line = text[line..].lines().next().unwrap_or_default();
+    // The range of a variable in a here-document is that of its delimiter.
+    let behind = text.get(read.range.start..).unwrap_or_default();
+    let lines: Vec<&str> = behind.lines().filter(|line| is_own(line)).collect();
     let is_literal = |value: &String| !value.trim().is_empty() && !value.contains('$');
-    !values.is_empty()
-        && values.iter().all(is_literal)
-        && is_own(line)
-        && !line.trim_start().starts_with("value:")
-        && line.split_once(':').is_none_or(|(key, _)| key.contains(' ') && key.trim_start().starts_with('-') || key.contains('$'))
+    // `DB_HOST: "$DB_HOST"` takes the value from the environment.
+    let is_command = |line: &&str| {
+        let line = line.trim_start();
+        let key = line.split_once(':').map_or("", |(key, _)| key);
+        let is_value = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        !is_value && !line.starts_with("value:")
+    };
+    !values.is_empty() && values.iter().all(is_literal) && !lines.is_empty() && lines.iter().all(is_command)
 }
 
 /// Whether a name is typical for a script's own variables.
