@@ -46,9 +46,7 @@ fn resources(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let places = |word: &str| -> Vec<std::ops::Range<usize>> {
             let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-            let is_whole = |at: &usize| {
-                !said[..*at].ends_with(part) && !said[at + word.len()..].starts_with(part)
-            };
+            let is_whole = |at: &usize| !said[..*at].ends_with(part) && !said[at + word.len()..].starts_with(part);
             said.match_indices(word).map(|(at, _)| at).filter(is_whole).map(|at| texts::sentence(&said, at)).collect()
         };
         let own = places(name);
@@ -71,10 +69,10 @@ fn resources(view: &TaskView<'_>, out: &mut Diagnostics) {
             let other = act.thing.name.as_ref()?.literal()?;
             (other != name && places(other).iter().any(|sentence| !keeps(sentence))).then(|| other.to_owned())
         });
-        let is_given =
-            facts::given(view).iter().any(|fact| facts::alike(&fact.key, key) && fact.text() == *value);
+        let is_given = facts::given(view).iter().any(|fact| facts::alike(&fact.key, key) && fact.text() == *value);
         if let Some(other) = other.filter(|_| !is_given && !super::elsewhere::out_has(out, *span)) {
-            let message = format!("verify requires `{key}: {value}` of `{name}`, and the prompt asks for it of `{other}`");
+            let message =
+                format!("verify requires `{key}: {value}` of `{name}`, and the prompt asks for it of `{other}`");
             push(view, *span, message, out);
             return;
         }
@@ -279,7 +277,9 @@ fn waits(view: &TaskView<'_>, out: &mut Diagnostics) {
     let pairs: Vec<(&Seen, &Seen)> =
         all.iter().filter(|one| one.phase == PhaseKind::Verify).filter_map(|one| Some((one, was(one)?))).collect();
     let shared: FxHashSet<&String> = match all.first() {
-        Some(first) => first.variables.iter().filter(|name| all.iter().all(|one| one.variables.contains(name))).collect(),
+        Some(first) => {
+            first.variables.iter().filter(|name| all.iter().all(|one| one.variables.contains(name))).collect()
+        }
         None => return,
     };
     let own = |one: &Seen| one.variables.iter().find(|name| !shared.contains(name)).cloned();

@@ -1,13 +1,8 @@
 //! Values of which there are only a few: verify expects another one than the prompt, or accepts both of two opposites.
 
 use super::{
-    TaskView, already_true,
-    always_true::ALWAYS_TRUE,
-    comparison::COMPARES_OTHERWISE,
-    facts,
-    prompt_disagrees::disagrees,
-    texts,
-    wrong_state::WRONG_STATE,
+    TaskView, already_true, always_true::ALWAYS_TRUE, comparison::COMPARES_OTHERWISE, facts,
+    prompt_disagrees::disagrees, texts, wrong_state::WRONG_STATE,
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -55,7 +50,8 @@ pub(super) fn others(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let said = view.effects.prompt.shown();
-    let bare = |text: &str| text.chars().filter(|c| !matches!(c, ' ' | '-' | '_' | '\n')).collect::<String>().to_lowercase();
+    let bare =
+        |text: &str| text.chars().filter(|c| !matches!(c, ' ' | '-' | '_' | '\n')).collect::<String>().to_lowercase();
     let plain = bare(&said);
     for fact in asked.iter().filter(|fact| fact.exact) {
         let Some(value) = fact.value.as_str() else { continue };
@@ -88,7 +84,8 @@ fn is_meant(said: &str, word: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     said.match_indices(word).any(|(at, _)| {
         let (before, behind) = (&said[..at], &said[at + word.len()..]);
-        let quoted = before.ends_with(['`', '"', '\'', '=']) && behind.starts_with(['`', '"', '\'', ' ', '.', ',', '\n']);
+        let quoted =
+            before.ends_with(['`', '"', '\'', '=']) && behind.starts_with(['`', '"', '\'', ' ', '.', ',', '\n']);
         let sentence = &said[texts::sentence(said, at)];
         !before.ends_with(part)
             && !behind.starts_with(part)
@@ -99,8 +96,9 @@ fn is_meant(said: &str, word: &str) -> bool {
 }
 
 /// The words before a value that the agent finds, or must not use.
-static STATE: Ascii =
-    ascii(r"(?i)\b(?:is|are|was|were|currently|from|instead of|rather than|not|no|now|has|have|with)\s+(?:an?\s+|of type\s+|the type\s+)?[`\x22']?$");
+static STATE: Ascii = ascii(
+    r"(?i)\b(?:is|are|was|were|currently|from|instead of|rather than|not|no|now|has|have|with)\s+(?:an?\s+|of type\s+|the type\s+)?[`\x22']?$",
+);
 static NOT: Ascii = ascii(r"(?i)\b(?:not|never|instead|rather|no longer|without|replace|convert|turn)\b");
 
 /// `oneOf: [OPEN, CLOSED]`: each state is accepted.
@@ -155,7 +153,9 @@ fn text(arg: &Arg<Def>) -> Option<String> {
 /// The words between the alternatives of a pattern that has nothing else: `(?i)\bvideo\b|\b405\b`, `^(open|closed)$`.
 fn alternatives(pattern: &str) -> Option<Vec<&str>> {
     let mut rest = pattern.trim();
-    if let Some((_, behind)) = rest.strip_prefix("(?").and_then(|flags| flags.split_once(')')).filter(|(f, _)| !f.contains(':')) {
+    if let Some((_, behind)) =
+        rest.strip_prefix("(?").and_then(|flags| flags.split_once(')')).filter(|(f, _)| !f.contains(':'))
+    {
         rest = behind;
     }
     rest = rest.strip_prefix('^').unwrap_or(rest);
@@ -165,15 +165,18 @@ fn alternatives(pattern: &str) -> Option<Vec<&str>> {
     }
     let words: Vec<&str> = rest
         .split('|')
-        .map(|part| part.trim_start_matches("\\b").trim_start_matches(['^']).trim_end_matches("\\b").trim_end_matches('$'))
+        .map(|part| {
+            part.trim_start_matches("\\b").trim_start_matches(['^']).trim_end_matches("\\b").trim_end_matches('$')
+        })
         .collect();
-    let plain = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let plain =
+        |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     (words.len() > 1 && words.iter().all(plain)).then_some(words)
 }
 
 const SPOKEN: [&str; 21] = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "none", "no", "once",
-    "twice", "nothing", "half", "single", "empty",
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "none",
+    "no", "once", "twice", "nothing", "half", "single", "empty",
 ];
 
 /// `video|405` in the answer, where the prompt asks for the name and the number.
@@ -258,7 +261,9 @@ pub(super) fn refused(view: &TaskView<'_>, out: &mut Diagnostics) {
             Some(format!("verify fails if `{value}` is there, and the prompt asks for it"))
         } else {
             let is_known = |word: &str| {
-                texts::has_word(&said, word) || texts::has_word(&elsewhere.rest, word) || texts::has_word(facts::data(view), word)
+                texts::has_word(&said, word)
+                    || texts::has_word(&elsewhere.rest, word)
+                    || texts::has_word(facts::data(view), word)
             };
             let is_good = GOOD.contains(&value.to_lowercase().as_str());
             // Small numbers need no origin.
@@ -278,7 +283,18 @@ pub(super) fn refused(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// States of something that works.
 const GOOD: [&str; 12] = [
-    "deployed", "running", "ready", "active", "healthy", "succeeded", "completed", "success", "available", "suppressed", "complete", "up",
+    "deployed",
+    "running",
+    "ready",
+    "active",
+    "healthy",
+    "succeeded",
+    "completed",
+    "success",
+    "available",
+    "suppressed",
+    "complete",
+    "up",
 ];
 
 /// Whether each place at which a prompt mentions a value asks for it, or says that it stays.
@@ -286,8 +302,9 @@ fn is_told(said: &str, value: &str, is_number: bool) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '{' | '}');
     let places = |value: &str| -> Vec<usize> {
         let found = said.match_indices(value).map(|(at, _)| at);
-        let is_whole =
-            |at: &usize| !said[..*at].ends_with(part) && !said[at + value.len()..].trim_start_matches('.').starts_with(part);
+        let is_whole = |at: &usize| {
+            !said[..*at].ends_with(part) && !said[at + value.len()..].trim_start_matches('.').starts_with(part)
+        };
         found.filter(is_whole).collect()
     };
     // `Leave the issue open` for `opened`.
@@ -323,7 +340,11 @@ fn demands(arg: &Arg<Def>, (negated, in_field): (bool, bool), wanted: &mut Vec<S
                         true => {
                             let (value, of_field) =
                                 (text.trim_start_matches("(?i)").to_owned(), in_field && key.value == "equals");
-                            refused.push(Refused { span: arg.get(&key.value).map_or(arg.span, |arg| arg.span), value, of_field });
+                            refused.push(Refused {
+                                span: arg.get(&key.value).map_or(arg.span, |arg| arg.span),
+                                value,
+                                of_field,
+                            });
                         }
                         false => wanted.push(text),
                     }
@@ -342,7 +363,8 @@ static PUTS: Ascii = ascii(
     r"(?i)\b(?:put|add|give|set|apply|attach|assign|label|tag|create|write|insert|append|include|mark|book|name it|rename it|call it)\b",
 );
 static STAYS: Ascii = ascii(r"(?i)\b(?:leave|keep|stays?|remains?)\b");
-static SAYS: Ascii = ascii(r"(?i)\b(?:comment|words|message|text|title|note|reason|description|say|reply|answer|post|send)\b");
+static SAYS: Ascii =
+    ascii(r"(?i)\b(?:comment|words|message|text|title|note|reason|description|say|reply|answer|post|send)\b");
 static GONE: Ascii = ascii(
     r"(?i)\b(?:remove|delete|drop|replace|instead|rename|move|from|clear|strip|unassign|detach|revoke|before|old|former|previous|no|not|never|without|other than|else|except)\b",
 );

@@ -27,9 +27,9 @@ pub(super) fn databases(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && act.span.file == place.file
                 && act.span.start == place.start
         });
-        made.extend(acts.filter_map(|act| {
-            Some((act.thing.name.as_ref()?.literal()?.to_owned(), database.clone(), place))
-        }));
+        made.extend(
+            acts.filter_map(|act| Some((act.thing.name.as_ref()?.literal()?.to_owned(), database.clone(), place))),
+        );
     }
     if made.is_empty() {
         return;
@@ -51,7 +51,10 @@ pub(super) fn databases(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     place,
-                    format!("this looks for `{table}` in the database `{name}`, and setup creates it in `{}`", own.shown()),
+                    format!(
+                        "this looks for `{table}` in the database `{name}`, and setup creates it in `{}`",
+                        own.shown()
+                    ),
                 )
                 .label(*created, "created here")
                 .help("use the same database"),
@@ -100,12 +103,20 @@ pub(super) fn variables(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnos
             let Some(name) = unused else { continue };
             let rule = if phase == PhaseKind::Cleanup { &DELETES_FOREIGN_RESOURCE } else { &UNKNOWN_RESOURCE };
             let place = owner::place(run);
-            let end = run.content.text.get(run.statement.range.clone()).map_or(0, |text| text.find('\n').unwrap_or(text.len()));
+            let end = run
+                .content
+                .text
+                .get(run.statement.range.clone())
+                .map_or(0, |text| text.find('\n').unwrap_or(text.len()));
             let first = run.content.span(run.statement.range.start..run.statement.range.start + end);
             if !super::elsewhere::out_has(out, place) {
                 out.push(
-                    Diagnostic::new(rule, first, format!("these statements do not use the variable `{name}` that they are given"))
-                        .help(format!("write `:\"{name}\"` for the name, as in the other scripts; or remove the variable")),
+                    Diagnostic::new(
+                        rule,
+                        first,
+                        format!("these statements do not use the variable `{name}` that they are given"),
+                    )
+                    .help(format!("write `:\"{name}\"` for the name, as in the other scripts; or remove the variable")),
                 );
             }
         }
@@ -115,8 +126,12 @@ pub(super) fn variables(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnos
 /// The variables that `-v NAME=VALUE` sets, without those of psql itself.
 fn set_variables(run: &Run<'_>) -> Vec<String> {
     let words: Vec<String> = run.words.iter().map(Value::shown).collect();
-    let behind = words.windows(2).filter(|pair| matches!(pair[0].as_str(), "-v" | "--set" | "--variable")).map(|pair| pair[1].as_str());
-    let joined = words.iter().filter_map(|word| ["--set=", "--variable="].iter().find_map(|head| word.strip_prefix(head)));
+    let behind = words
+        .windows(2)
+        .filter(|pair| matches!(pair[0].as_str(), "-v" | "--set" | "--variable"))
+        .map(|pair| pair[1].as_str());
+    let joined =
+        words.iter().filter_map(|word| ["--set=", "--variable="].iter().find_map(|head| word.strip_prefix(head)));
     let names = behind.chain(joined).filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()));
     names.filter(|name| !name.is_empty() && name.bytes().any(|b| b.is_ascii_lowercase())).collect()
 }
@@ -201,24 +216,42 @@ pub(super) fn outliers(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnost
     let own: Vec<&Run<'_>> = own.collect();
     for run in &own {
         for (option, value) in places(run) {
-            let same: Vec<&Value> = others.iter().filter(|(known, _)| *known == option).map(|(_, value)| *value).collect();
-            let Some(usual) = same.first().filter(|first| same.len() > 1 && same.iter().all(|other| other.is(first))) else {
+            let same: Vec<&Value> =
+                others.iter().filter(|(known, _)| *known == option).map(|(_, value)| *value).collect();
+            let Some(usual) = same.first().filter(|first| same.len() > 1 && same.iter().all(|other| other.is(first)))
+            else {
                 continue;
             };
             let shown = value.shown();
             let bare = shown.rsplit('=').next().unwrap_or(&shown);
             // The whole phase may be elsewhere on purpose.
-            let is_usual = own.iter().any(|run| places(run).iter().any(|(known, value)| *known == option && value.is(usual)));
+            let is_usual =
+                own.iter().any(|run| places(run).iter().any(|(known, value)| *known == option && value.is(usual)));
             let is_alone = own.len() == 1 || is_usual;
             let place = owner::place(run);
-            if value.may_be(usual) || said.contains(bare) || !is_alone || super::elsewhere::out_has(out, place) {
+            // `shop` is also an ordinary word.
+            let is_plain = bare.bytes().all(|b| b.is_ascii_lowercase());
+            let is_said = match is_plain {
+                true => {
+                    [format!("`{bare}`"), format!("\"{bare}\"")].iter().any(|quoted| said.contains(quoted))
+                        || ["database", "schema"].iter().any(|kind| texts::has_word(&said, &format!("{kind} {bare}")))
+                }
+                false => said.contains(bare),
+            };
+            // Databases that every server has.
+            let is_common = matches!(bare, "postgres" | "template1" | "mysql" | "default");
+            if value.may_be(usual) || is_common || is_said || !is_alone || super::elsewhere::out_has(out, place) {
                 continue;
             }
             let rule = if phase == PhaseKind::Cleanup { &DELETES_FOREIGN_RESOURCE } else { &UNKNOWN_RESOURCE };
             let option = option.trim_end_matches(|c: char| c == '=').split(' ').nth(1).unwrap_or_default().to_owned();
             out.push(
-                Diagnostic::new(rule, place, format!("`{option} {shown}` is used only here: everywhere else, it is `{}`", usual.shown()))
-                    .help("use the same value in all scripts"),
+                Diagnostic::new(
+                    rule,
+                    place,
+                    format!("`{option} {shown}` is used only here: everywhere else, it is `{}`", usual.shown()),
+                )
+                .help("use the same value in all scripts"),
             );
             return;
         }
@@ -230,9 +263,11 @@ pub(super) fn flushes(view: &TaskView<'_>, out: &mut Diagnostics) {
     const OWN: [&str; 6] = ["docker", "podman", "kubectl", "redis-server", "valkey-server", "compose"];
     let flushes = |run: &Run<'_>| {
         matches!(run.statement.name(), "redis-cli" | "valkey-cli")
-            && run.words.iter().filter_map(Value::literal).any(|word| {
-                word.eq_ignore_ascii_case("flushdb") || word.eq_ignore_ascii_case("flushall")
-            })
+            && run
+                .words
+                .iter()
+                .filter_map(Value::literal)
+                .any(|word| word.eq_ignore_ascii_case("flushdb") || word.eq_ignore_ascii_case("flushall"))
     };
     for phase in [PhaseKind::Setup, PhaseKind::Cleanup] {
         for run in owner::runs(view, phase).filter(|run| flushes(run)) {
@@ -240,7 +275,8 @@ pub(super) fn flushes(view: &TaskView<'_>, out: &mut Diagnostics) {
             // A database with a number of its own.
             let numbered = words.windows(2).any(|pair| pair[0] == "-n" && pair[1] != "0");
             let rest = &super::facts::elsewhere(view).rest;
-            let is_own = OWN.iter().any(|word| rest.contains(word)) || view.task.env.iter().any(|(_, value)| texts::written(value).contains("{random.port}"));
+            let is_own = OWN.iter().any(|word| rest.contains(word))
+                || view.task.env.iter().any(|(_, value)| texts::written(value).contains("{random.port}"));
             let makes_own = view.effects.in_phase(PhaseKind::Setup).any(|act| {
                 act.thing.system == "redis"
                     && act.verb == Verb::Creates

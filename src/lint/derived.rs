@@ -19,8 +19,25 @@ use crate::{
 
 /// Fields whose number follows from more than is written in a task.
 const OPEN: [&str; 19] = [
-    "status", "code", "count", "total", "length", "size", "id", "iid", "revision", "version", "generation", "exitCode", "index", "restartCount",
-    "number", "sum", "balance", "updated", "created",
+    "status",
+    "code",
+    "count",
+    "total",
+    "length",
+    "size",
+    "id",
+    "iid",
+    "revision",
+    "version",
+    "generation",
+    "exitCode",
+    "index",
+    "restartCount",
+    "number",
+    "sum",
+    "balance",
+    "updated",
+    "created",
 ];
 
 /// `price` must be 21, where setup sets it to 20 and the prompt has no number that leads to 21.
@@ -41,26 +58,47 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let is_written = || {
             texts::has_word(&lower, &text)
                 || told.contains(&wanted)
-                || texts::has_word(&elsewhere.rest, &text)
-                || texts::has_word(facts::data(view), &text)
+                || has_number(&elsewhere.rest, &text)
+                || has_number(facts::data(view), &text)
         };
         if fact.key.len() < 3 || wanted < 2.0 || OPEN.contains(&fact.key.as_str()) || is_written() {
             continue;
         }
         let found = keyed(&lower, fact).map(|said| format!("the prompt says `{said}`")).or_else(|| {
-            let was = given(view, fact)?;
+            let was = given(view, fact).filter(|_| is_mentioned(&lower, &fact.key))?;
             (!VAGUE.is_match(&lower) && !follows(was, wanted, &told))
                 .then(|| format!("setup sets it to {was}, and no number of the prompt leads to {text}"))
         });
         if let Some(why) = found.filter(|_| !super::elsewhere::out_has(out, fact.span)) {
             out.push(
-                Diagnostic::new(&PROMPT_DISAGREES, fact.span, format!("verify expects {text} for `{}`: {why}", fact.key))
-                    .label(prompt.text.span, "the task of the agent")
-                    .help("the two must agree: correct the one that is wrong"),
+                Diagnostic::new(
+                    &PROMPT_DISAGREES,
+                    fact.span,
+                    format!("verify expects {text} for `{}`: {why}", fact.key),
+                )
+                .label(prompt.text.span, "the task of the agent")
+                .help("the two must agree: correct the one that is wrong"),
             );
             return;
         }
     }
+}
+
+/// Whether a text has a number that is not a part of a version, an address or a time.
+fn has_number(text: &str, number: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
+    text.match_indices(number).any(|(at, _)| {
+        let behind = &text[at + number.len()..];
+        let joined = behind.starts_with('.') && behind[1..].starts_with(|c: char| c.is_ascii_digit());
+        !text[..at].ends_with(part) && !joined && !behind.starts_with(|c: char| c.is_ascii_digit() || c == '_')
+    })
+}
+
+/// Whether a prompt mentions a field, by its name or the last word of it.
+fn is_mentioned(lower: &str, key: &str) -> bool {
+    let words = crate::effects::words(key);
+    let noun = words.last().map(|word| word.trim_end_matches('s')).filter(|noun| noun.len() > 3);
+    lower.contains(&key.to_lowercase()) || noun.is_some_and(|noun| lower.contains(noun))
 }
 
 /// The numbers of a text, in digits or as words.
@@ -102,8 +140,11 @@ fn follows(was: f64, wanted: f64, told: &[f64]) -> bool {
             number * 100.0,
         ]
     };
-    let among = |a: &f64| told.iter().any(|b| near(a + b) || near(a - b) || near(a * b) || near(was + a + b) || near(was + a - b));
-    near(was + 1.0) && told.is_empty() || near(was - 1.0) && told.is_empty()
+    let among = |a: &f64| {
+        told.iter().any(|b| near(a + b) || near(a - b) || near(a * b) || near(was + a + b) || near(was + a - b))
+    };
+    near(was + 1.0) && told.is_empty()
+        || near(was - 1.0) && told.is_empty()
         || told.iter().any(|number| with(number).into_iter().any(near) || among(number))
 }
 
@@ -160,17 +201,30 @@ pub(super) fn booleans(view: &TaskView<'_>, out: &mut Diagnostics) {
         let phrase = words.join(" ").to_lowercase();
         let said = view.effects.prompt.shown();
         let lower = said.to_ascii_lowercase();
-        let mut places = lower.match_indices(&phrase).map(|(at, _)| &said[texts::sentence(&said, at)]).peekable();
+        // Each clause has a meaning of its own.
+        let clause = |at: usize| {
+            let whole = texts::sentence(&said, at);
+            let start = said[whole.start..at].rfind([',', ':']).map_or(whole.start, |mark| whole.start + mark + 1);
+            let end = said[at..whole.end].find([',', ':']).map_or(whole.end, |mark| at + mark);
+            &said[start..end]
+        };
+        let mut places = lower.match_indices(&phrase).map(|(at, _)| clause(at)).peekable();
         let is_asked = places.peek().is_some()
-            && places.all(|sentence| !already_true::KEEPS.is_match(sentence) && !sentence.contains(" no ") && CHANGES.is_match(sentence));
+            && places.all(|sentence| {
+                !already_true::KEEPS.is_match(sentence) && !sentence.contains(" no ") && CHANGES.is_match(sentence)
+            });
         let mut given = facts::given(view).iter().filter(|given| given.key == fact.key).peekable();
         let Some(made) = given.peek().map(|given| given.span) else { continue };
         if is_asked && given.all(|given| given.text() == fact.text()) && !super::elsewhere::out_has(out, fact.span) {
             out.push(
-                Diagnostic::new(&ALREADY_TRUE, fact.span, format!("`{}: {}` is already present before the agent runs", fact.key, fact.text()))
-                    .label(made, "setup creates it here")
-                    .label(prompt.text.span, "the prompt asks for it here")
-                    .help("start from a different state in setup: the task must not pass if the agent does nothing"),
+                Diagnostic::new(
+                    &ALREADY_TRUE,
+                    fact.span,
+                    format!("`{}: {}` is already present before the agent runs", fact.key, fact.text()),
+                )
+                .label(made, "setup creates it here")
+                .label(prompt.text.span, "the prompt asks for it here")
+                .help("start from a different state in setup: the task must not pass if the agent does nothing"),
             );
             return;
         }
@@ -188,12 +242,17 @@ pub(super) fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let has = |number: &str| {
-        texts::has_word(&texts.verify, number) || texts::has_word(&texts.rest, number) || texts::has_word(facts::data(view), number)
+        texts::has_word(&texts.verify, number)
+            || texts::has_word(&texts.rest, number)
+            || texts::has_word(facts::data(view), number)
     };
     let lost = PORT.captures_iter(&said).filter_map(|found| Some(found.get(1)?.as_str())).find(|port| !has(port));
     let Some(port) = lost else { return };
     // Verify has a port that the prompt does not mention.
-    let other = CHECKED.captures_iter(&texts.verify).filter_map(|found| Some(found.get(1)?.as_str())).find(|other| !texts::has_word(&said, other));
+    let other = CHECKED
+        .captures_iter(&texts.verify)
+        .filter_map(|found| Some(found.get(1)?.as_str()))
+        .find(|other| !texts::has_word(&said, other));
     if let Some(other) = other {
         out.push(
             Diagnostic::new(
@@ -218,8 +277,12 @@ pub(super) fn namespaces(view: &TaskView<'_>, out: &mut Diagnostics) {
         let odd = space.pieces().iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains(is_odd)));
         if odd && told.insert(act.span) {
             out.push(
-                Diagnostic::new(&IMPOSSIBLE_VALUE, act.span, format!("`{}` cannot be the name of a namespace", space.shown()))
-                    .help("use the namespace that setup creates"),
+                Diagnostic::new(
+                    &IMPOSSIBLE_VALUE,
+                    act.span,
+                    format!("`{}` cannot be the name of a namespace", space.shown()),
+                )
+                .help("use the namespace that setup creates"),
             );
         }
     }

@@ -572,7 +572,8 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
                     matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "field-equals");
                 found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed, exact: true });
             }
-            if let Some(expected) = step.arg("expected").filter(|expected| matches!(expected.kind, ArgKind::Record(_))) {
+            if let Some(expected) = step.arg("expected").filter(|expected| matches!(expected.kind, ArgKind::Record(_)))
+            {
                 in_expected(None, expected, &mut found);
             }
             if let Some((_, expect)) = &step.expect {

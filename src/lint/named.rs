@@ -24,8 +24,9 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let head = said.get(sentence.start..word.start()).unwrap_or_default();
         let head = head.rsplit([',', ':']).next().unwrap_or_default();
         let name = name.as_str();
-        let is_elsewhere = [&texts.verify, &texts.rest].iter().any(|text| text.to_lowercase().contains(&name.to_lowercase()))
-            || super::facts::data(view).to_lowercase().contains(&name.to_lowercase());
+        let is_elsewhere =
+            [&texts.verify, &texts.rest].iter().any(|text| text.to_lowercase().contains(&name.to_lowercase()))
+                || super::facts::data(view).to_lowercase().contains(&name.to_lowercase());
         // What the agent is asked to create is not there.
         if name.len() < 3 || is_elsewhere || MAKES.is_match(head) {
             continue;
@@ -40,9 +41,12 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         };
         let is_read = view.effects.in_phase(PhaseKind::Verify).any(|act| {
-            act.thing.kind == kind && act.thing.name.as_ref().and_then(Value::literal).is_some_and(|name| made.contains(&name))
+            act.thing.kind == kind
+                && act.thing.name.as_ref().and_then(Value::literal).is_some_and(|name| made.contains(&name))
         });
-        let is_near = made.iter().any(|made| made.starts_with(name) || name.starts_with(made) || super::odd_word::is_slip(name, made));
+        let is_near = made
+            .iter()
+            .any(|made| made.starts_with(name) || name.starts_with(made) || super::odd_word::is_slip(name, made));
         if is_read || is_near {
             let finding = Diagnostic::new(
                 &PROMPT_DISAGREES,

@@ -42,12 +42,18 @@ pub(super) fn parts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 rest[..end].trim_end_matches('.')
             });
             let other = others.into_iter().find(|other| is_near(own, other));
-            if let Some(other) = other.filter(|_| !told.contains(&own.to_owned()) && !super::elsewhere::out_has(out, span)) {
+            if let Some(other) =
+                other.filter(|_| !told.contains(&own.to_owned()) && !super::elsewhere::out_has(out, span))
+            {
                 told.push(own.to_owned());
                 out.push(
-                    Diagnostic::new(&ODD_WORD, span, format!("the prompt has the path `{parent}{other}`, and verify `{parent}{own}`"))
-                        .here(format!("did you mean `{other}`?"))
-                        .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+                    Diagnostic::new(
+                        &ODD_WORD,
+                        span,
+                        format!("the prompt has the path `{parent}{other}`, and verify `{parent}{own}`"),
+                    )
+                    .here(format!("did you mean `{other}`?"))
+                    .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
                 );
             }
         }
@@ -72,7 +78,8 @@ fn is_near(a: &str, b: &str) -> bool {
         parts.map(|part| part.trim_start_matches('0').to_lowercase()).collect()
     };
     let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).collect::<Vec<_>>();
-    numbers(a) == numbers(b) && a.to_lowercase() != b.to_lowercase() || digits(a) == digits(b) && a.len() > 5 && is_slip(a, b)
+    numbers(a) == numbers(b) && a.to_lowercase() != b.to_lowercase()
+        || digits(a) == digits(b) && a.len() > 5 && is_slip(a, b)
 }
 
 /// `cat "$REPO/.git/eval-main"`, where nothing writes this file.
@@ -86,14 +93,30 @@ pub(super) fn saved(view: &TaskView<'_>, out: &mut Diagnostics) {
     if ["tar ", "unzip", "cp ", "rsync", "mv "].iter().any(|word| texts.rest.contains(word)) {
         return;
     }
-    for run in owner::runs(view, PhaseKind::Verify).filter(|run| matches!(run.statement.name(), "cat" | "diff" | "cmp" | "sha256sum" | "md5sum")) {
+    for run in owner::runs(view, PhaseKind::Verify)
+        .filter(|run| matches!(run.statement.name(), "cat" | "diff" | "cmp" | "sha256sum" | "md5sum"))
+    {
         for word in run.words.iter().skip(1).filter(|word| word.is_known()) {
             let path = word.shown();
             let Some((folder, file)) = path.rsplit_once('/') else { continue };
             let is_copy = SAVED.is_match(file) && is_plain(file) && file.len() > 3;
-            let is_written = || texts.rest.contains(file) || said.contains(file) || facts::data(view).contains(file) || texts.verify.matches(file).count() > 1;
+            let is_written = || {
+                texts.rest.contains(file)
+                    || said.contains(file)
+                    || facts::data(view).contains(file)
+                    || texts.verify.matches(file).count() > 1
+            };
             let top = folder.split('/').take(3).collect::<Vec<_>>().join("/");
-            let is_made = || texts.rest.contains(&top) || view.effects.in_phase(PhaseKind::Setup).any(|act| act.thing.name.as_ref().map(Value::shown).is_some_and(|name| folder.starts_with(&name) && name.len() > 4));
+            let is_made = || {
+                texts.rest.contains(&top)
+                    || view.effects.in_phase(PhaseKind::Setup).any(|act| {
+                        act.thing
+                            .name
+                            .as_ref()
+                            .map(Value::shown)
+                            .is_some_and(|name| folder.starts_with(&name) && name.len() > 4)
+                    })
+            };
             let place = owner::place(run);
             if is_copy && !is_written() && is_made() && !super::elsewhere::out_has(out, place) {
                 out.push(

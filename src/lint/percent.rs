@@ -12,7 +12,8 @@ use crate::{
 const MOST: usize = 40;
 /// The percentages that an author may have meant.
 const USUAL: [f64; 23] = [
-    1.0, 2.0, 2.5, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 19.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 60.0, 70.0, 75.0, 80.0, 90.0, 95.0,
+    1.0, 2.0, 2.5, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 19.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 60.0, 70.0, 75.0,
+    80.0, 90.0, 95.0,
 ];
 
 /// `11.33` and `3.00` are 15 % of the amounts in setup, and the prompt says 10 %.
@@ -29,9 +30,12 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     bases.sort_by(f64::total_cmp);
     bases.dedup();
     // `3.00` is no ID `3`.
-    let is_written = |word: &str| texts::has_word(&said, word) || texts::has_word(rest, word) || texts::has_word(facts::data(view), word);
+    let is_written = |word: &str| {
+        texts::has_word(&said, word) || texts::has_word(rest, word) || texts::has_word(facts::data(view), word)
+    };
     for (span, text) in expected(view) {
-        let mut amounts: Vec<f64> = words(&text).filter(|word| !is_written(word)).filter_map(|word| word.parse().ok()).collect();
+        let mut amounts: Vec<f64> =
+            words(&text).filter(|word| !is_written(word)).filter_map(|word| word.parse().ok()).collect();
         amounts.retain(|amount| *amount > 0.0);
         amounts.dedup();
         let has_fraction = amounts.iter().any(|amount| amount.fract() != 0.0);
@@ -40,9 +44,9 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let are = |percentage: f64| {
             let parts = [percentage / 100.0, 1.0 - percentage / 100.0, 1.0 + percentage / 100.0];
-            parts.into_iter().any(|part| {
-                amounts.iter().all(|amount| bases.iter().any(|base| (base * part - amount).abs() < 0.0051))
-            })
+            parts
+                .into_iter()
+                .any(|part| amounts.iter().all(|amount| bases.iter().any(|base| (base * part - amount).abs() < 0.0051)))
         };
         let other = if are(told) { None } else { USUAL.into_iter().find(|other| are(*other)) };
         if let Some(other) = other {

@@ -2,12 +2,7 @@
 //! and both -1 for a key that never expires.
 
 use super::{
-    TaskView,
-    comparison::COMPARES_OTHERWISE,
-    owner,
-    prompt_disagrees::PROMPT_DISAGREES,
-    quantity::Quantity,
-    texts,
+    TaskView, comparison::COMPARES_OTHERWISE, owner, prompt_disagrees::PROMPT_DISAGREES, quantity::Quantity, texts,
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -107,8 +102,9 @@ pub(super) fn other_time(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 static UNIT: Ascii = ascii(r"\b(?:seconds?|secs?|minutes?|mins?|hours?|days?|weeks?|months?|years?)\b");
-static VAGUE: Ascii =
-    ascii(r"\b(?:half|quarter|couple|few|several|some|two|three|four|five|six|seven|eight|nine|ten|double|twice|longer|shorter|more|less)\b");
+static VAGUE: Ascii = ascii(
+    r"\b(?:half|quarter|couple|few|several|some|two|three|four|five|six|seven|eight|nine|ten|double|twice|longer|shorter|more|less)\b",
+);
 
 fn ranges(view: &TaskView<'_>) -> Vec<Range> {
     let mut found = Vec::new();
@@ -137,9 +133,9 @@ fn ranges(view: &TaskView<'_>) -> Vec<Range> {
             continue;
         }
         seen.push(std::ptr::from_ref(*run));
-        let same = view.asked().iter().filter(|other| matches!(other.runs.as_slice(), [own] if std::ptr::eq(*own, *run)));
-        let mut range =
-            Range { command, low: None, high: None, refuses_none: false, span: question.span };
+        let same =
+            view.asked().iter().filter(|other| matches!(other.runs.as_slice(), [own] if std::ptr::eq(*own, *run)));
+        let mut range = Range { command, low: None, high: None, refuses_none: false, span: question.span };
         let known = same.fold(true, |known, question| {
             let (Demand::Compared { operator, with }, Some(wanted)) = (&question.demand, question.is_wanted()) else {
                 return false;

@@ -670,9 +670,10 @@ const BAD: [&str; 21] = [
     "down", "inactive", "missing", "backoff", "<no value>",
 ];
 /// A message that something is not as it should be.
-static DENIES: Ascii =
-    ascii(r"\b(?:(?:is|are|was|were|does|do|did|has|have|can|could) ?(?:not|n't|no)|not|cannot|can't|isn't|wasn't|doesn't|didn't|never|no)\b");
+static DENIES: Ascii = ascii(
+    r"\b(?:(?:was|were|does|do|did|has|have|had|can|could) not|cannot|can't|wasn't|weren't|doesn't|didn't|hasn't|never|(?:is|are) not (?:at|in|on|there|listed|present|set|created|pushed|tagged|running|up|ready|available))\b",
+);
 /// Words of messages about something that should be gone or the same.
 static ABSENT: Ascii = ascii(
-    r"\b(?:delet|remov|gone|drop|clean|stop|terminat|clos|empty|still|already|other|only|unexpected|asked|expected|nobody|want|forbid|wrong|chang|old|same|equal|match|differ|moved|renam|revok|unchanged|touch|longer|again|too|error|fail|exclud|disabl|suspend|paus|halt|block|den[iy]|refus|restrict|isolat|allow|permit|access|reach|abl[ey]|read|intact|alone|untouched)",
+    r"\b(?:delet|remov|gone|drop|clean|stop|terminat|clos|empty|still|already|other|only|unexpected|asked|expected|nobody|want|forbid|wrong|chang|old|same|equal|match|differ|moved|renam|revok|unchanged|touch|longer|again|too|error|fail|exclud|disabl|suspend|paus|halt|block|den[iy]|refus|restrict|isolat|allow|permit|access|reach|abl[ey]|read|intact|alone|untouched|belong|part|member|suppos|meant|need)",
 );

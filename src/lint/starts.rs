@@ -72,8 +72,9 @@ fn ordered(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
 }
 
 /// Commands that may change such a state.
-static CHANGES: Ascii =
-    ascii(r"(?i)\b(?:patch|edit|stop|start|halt|restart|pause|unpause|suspend|resume|replace|scale|set|sed|lock|unlock|rollout)\b");
+static CHANGES: Ascii = ascii(
+    r"(?i)\b(?:patch|edit|stop|start|halt|restart|pause|unpause|suspend|resume|replace|scale|set|sed|lock|unlock|rollout)\b",
+);
 
 fn push(
     view: &TaskView<'_>,
@@ -117,7 +118,13 @@ fn pattern_of(question: &Question<'_>) -> Option<regex::Regex> {
         (_, true) => pattern.clone(),
         // In a basic regular expression, these are the characters themselves.
         _ if pattern.contains('\\') => return None,
-        _ => pattern.replace('(', "\\(").replace(')', "\\)").replace('+', "\\+").replace('?', "\\?").replace('{', "\\{").replace('|', "\\|"),
+        _ => pattern
+            .replace('(', "\\(")
+            .replace(')', "\\)")
+            .replace('+', "\\+")
+            .replace('?', "\\?")
+            .replace('{', "\\{")
+            .replace('|', "\\|"),
     };
     let (head, tail) = match (options.contains('x'), options.contains('w')) {
         (true, _) => ("^(?:", ")$"),
@@ -148,7 +155,9 @@ fn listed(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let Some(regex) = pattern_of(question) else { continue };
         let setup = || view.effects.in_phase(PhaseKind::Setup).filter(|act| act.thing.kind == kind);
         let name = |act: &crate::effects::Act| act.thing.name.as_ref().and_then(Value::literal).map(str::to_owned);
-        let made = setup().filter(|act| act.verb == Verb::Creates && !act.maybe).find(|act| name(act).is_some_and(|name| regex.is_match(&name)));
+        let made = setup()
+            .filter(|act| act.verb == Verb::Creates && !act.maybe)
+            .find(|act| name(act).is_some_and(|name| regex.is_match(&name)));
         let Some((made, old)) = made.and_then(|act| Some((act, name(act)?))) else { continue };
         let is_gone = setup().any(|act| act.verb == Verb::Deletes && act.span.start > made.span.start);
         // The name that the agent is asked to create.
@@ -211,7 +220,8 @@ pub(super) fn revision(view: &TaskView<'_>, out: &mut Diagnostics) {
     for fact in wanted {
         let is_before = fact.text().parse::<usize>().is_ok_and(|number| number <= made.len());
         if is_before && !super::elsewhere::out_has(out, fact.span) {
-            let message = format!("the release has revision {} before the agent runs, and an upgrade adds one", made.len());
+            let message =
+                format!("the release has revision {} before the agent runs, and an upgrade adds one", made.len());
             out.push(
                 Diagnostic::new(&WRONG_STATE, fact.span, message)
                     .label(last.span, "setup creates it here")

@@ -122,7 +122,8 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
             }
             // The name of a setting in a manifest: the program there is meant to expand it.
             (None, None) if !read.provided && is_setting(read) => {
-                let message = format!("the shell expands `${name}` here, and nothing sets it: it is a setting in this manifest");
+                let message =
+                    format!("the shell expands `${name}` here, and nothing sets it: it is a setting in this manifest");
                 Diagnostic::new(&BAD_EXPANSION, span, message)
                     .help("quote the delimiter, `<<'EOF'`, or write a backslash before the `$`")
             }
@@ -201,7 +202,8 @@ fn is_setting(read: &crate::effects::shell::Unset<'_>) -> bool {
     let expands = format!("${name}");
     let braced = format!("${{{name}");
     let is_own = |line: &str| line.contains(&expands) || line.contains(&braced);
-    let value = |line: &str| line.trim_start().strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
+    let value =
+        |line: &str| line.trim_start().strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
     let values: Vec<String> = text.lines().filter_map(value).collect();
     // The range of a variable in a here-document is that of its delimiter.
     let behind = text.get(read.range.start..).unwrap_or_default();
@@ -211,7 +213,8 @@ fn is_setting(read: &crate::effects::shell::Unset<'_>) -> bool {
     let is_command = |line: &&str| {
         let line = line.trim_start();
         let key = line.split_once(':').map_or("", |(key, _)| key);
-        let is_value = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        let is_value =
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
         !is_value && !line.starts_with("value:")
     };
     !values.is_empty() && values.iter().all(is_literal) && !lines.is_empty() && lines.iter().all(is_command)
