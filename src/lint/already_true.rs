@@ -197,7 +197,9 @@ fn is_consequence(said: &str, key: &str) -> bool {
         let rest = &said[at + found.len()..sentence(said, at).end];
         let clause = rest.split([',', ';', ':']).next().unwrap_or_default();
         let words: Vec<&str> = clause.split_whitespace().map(|word| word.trim_matches('`')).take(3).collect();
-        words.contains(&key) && !KEEPS.is_match(clause) && !NEGATES.is_match(clause)
+        matches!(words.as_slice(), ["the" | "its" | "their", field, "is" | "are"] if *field == key)
+            && !KEEPS.is_match(clause)
+            && !NEGATES.is_match(clause)
     })
 }
 

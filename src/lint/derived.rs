@@ -238,7 +238,8 @@ pub(super) fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = view.effects.prompt.shown();
     let texts = facts::elsewhere(view);
-    if !said.contains("port ") || !texts.verify.contains("ort") {
+    // Another rule has compared them.
+    if !out.is_empty() || !said.contains("port ") || !texts.verify.contains("ort") {
         return;
     }
     let has = |number: &str| {
@@ -266,7 +267,7 @@ pub(super) fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 static PORT: Ascii = ascii(r"\bports? (\d{2,5})\b");
-static CHECKED: Ascii = ascii(r#"(?i)\bports?\b[^\n]{0,40}?[\s"'=:(\[](\d{2,5})\b"#);
+static CHECKED: Ascii = ascii(r#"(?i)\bports?["'\])}]*\s*(?:[:=!]=?|-eq|-ne)\s*["']?(\d{2,5})\b"#);
 
 /// `namespace: /tmp/chart`: a value that no namespace can have.
 pub(super) fn namespaces(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -274,7 +275,10 @@ pub(super) fn namespaces(view: &TaskView<'_>, out: &mut Diagnostics) {
     for act in view.effects.acts.iter().filter(|act| act.thing.system == "kubernetes") {
         let Some(space) = &act.thing.space else { continue };
         let is_odd = |c: char| c.is_ascii_uppercase() || matches!(c, '/' | ':' | '_' | '.' | '@');
-        let odd = space.pieces().iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains(is_odd)));
+        let odd = space
+            .pieces()
+            .iter()
+            .any(|piece| matches!(piece, Piece::Text(text) if text.contains(is_odd) && !text.contains(['{', '$'])));
         if odd && told.insert(act.span) {
             out.push(
                 Diagnostic::new(

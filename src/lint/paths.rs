@@ -130,7 +130,8 @@ pub(super) fn saved(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// The names of files that keep an earlier state.
-static SAVED: Ascii = ascii(r"(?i)(?:before|orig|saved|base|initial|expected|sha|sum|snapshot|eval|backup|main|head)");
+static SAVED: Ascii =
+    ascii(r"(?i)(?:before|original|saved|baseline|initial|expected|snapshot|eval|backup|checksum|\.sha\d*$)");
 
 #[cfg(test)]
 mod tests {

@@ -84,7 +84,10 @@ pub(super) fn other_time(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         // A number of the prompt that has no unit may be any time.
         let is_plain = |q: &Quantity| q.unit.is_empty() && [range.low, range.high].contains(&Some(q.amount));
-        if times.iter().any(|time| fits(&time)) || told.iter().any(is_plain) {
+        // A time that setup gives is to be kept.
+        let rest = &super::facts::elsewhere(view).rest;
+        let is_given = [range.low, range.high].iter().flatten().any(|bound| texts::has_word(rest, &bound.to_string()));
+        if is_given || times.iter().any(|time| fits(&time)) || told.iter().any(is_plain) {
             continue;
         }
         let Some(time) = times.first() else { return };

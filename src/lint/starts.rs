@@ -166,7 +166,11 @@ fn listed(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let asked = said.split(part).map(|word| word.trim_end_matches('.')).find(|word| {
             *word != old && word.len() > pattern.len() && regex.is_match(word) && !texts::has_word(rest, word)
         });
-        if let Some(asked) = asked.filter(|asked| !is_gone && !asked.starts_with(old.as_str())) {
+        if let Some(asked) = asked.filter(|asked| {
+            !is_gone
+                && !asked.starts_with(old.as_str())
+                && already_true::is_object(said, asked, &already_true::MAKES_AGAIN, &|_| true)
+        }) {
             let message = format!("`{pattern}` also matches `{old}`, which setup creates, not only `{asked}`");
             push(view, question.span, made.span, message, out);
         }
