@@ -17,12 +17,16 @@ mod assertions;
 mod awaited;
 mod background;
 mod bashism;
+mod bystander;
 mod beforehand;
 mod capture;
 mod cleanup;
+mod choices;
+mod clients;
 mod cluster;
 mod collisions;
 mod dead_check;
+mod derived;
 mod commands;
 mod comparison;
 mod config;
@@ -59,6 +63,7 @@ mod made;
 mod manifest;
 mod misspelt;
 mod models;
+mod named;
 mod near_name;
 mod no_effect;
 mod no_field;
@@ -69,7 +74,9 @@ mod oracle;
 mod orphan;
 mod owner;
 mod other_cluster;
+mod paths;
 mod pattern;
+mod percent;
 mod place;
 mod polls;
 mod posted;
@@ -80,6 +87,7 @@ mod prompt_numbers;
 mod prompt_variable;
 mod python;
 mod quantity;
+mod ranges;
 mod removed;
 mod requests;
 mod requirement;
@@ -93,6 +101,7 @@ mod servers;
 mod service_port;
 mod skills;
 mod stdin;
+mod starts;
 mod steps;
 mod silent;
 mod sweeps;
@@ -203,6 +212,10 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     service_port::check(view, out);
     swapped::check(view, out);
     series::check(view, out);
+    clients::databases(view, out);
+    clients::variables(view, PhaseKind::Verify, out);
+    clients::outliers(view, PhaseKind::Verify, out);
+    paths::saved(view, out);
 }
 
 /// A script reads a variable that nothing sets, or that has another default elsewhere.
@@ -218,12 +231,16 @@ fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
     requests::check(view, out);
     lasting::refs(view, out);
     wide::check(view, out);
+    clients::variables(view, PhaseKind::Cleanup, out);
+    clients::outliers(view, PhaseKind::Cleanup, out);
+    clients::flushes(view, out);
 }
 
 /// A condition of verify that always holds.
 fn always_holds(view: &TaskView<'_>, out: &mut Diagnostics) {
     always_true::check(view, out);
     commands::always(view, out);
+    choices::both(view, out);
 }
 
 /// A value that is never printed.
@@ -233,6 +250,7 @@ fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
     answers::impossible(view, out);
     tallies::sorted(view, out);
     commands::counts(view, out);
+    derived::namespaces(view, out);
     // `phase=$(kubectl get … || echo deleted)`: the script itself prints this value.
     let is_fallback = |value: &str| {
         let of_verify = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
@@ -250,6 +268,8 @@ fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     comparison::check(view, out);
     answers::compares(view, out);
     turned::check(view, out);
+    ranges::with_none(view, out);
+    choices::either(view, out);
 }
 
 /// A misspelt word, or a field that does not exist.
@@ -303,6 +323,7 @@ fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
     inverted::tokens(view, out);
     inverted::paths(view, out);
     near_name::check(view, out);
+    paths::parts(view, out);
 }
 
 /// Conditions that hold before the agent has done anything.
@@ -314,6 +335,8 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     tallies::unchanged(view, out);
     earlier::said_before(view, out);
     earlier::totals(view, out);
+    starts::check(view, out);
+    derived::booleans(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -329,6 +352,12 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     affixed::check(view, &mut found);
     inverted::siblings(view, &mut found);
     affixed::without_part(view, &mut found);
+    ranges::other_time(view, &mut found);
+    choices::others(view, &mut found);
+    named::check(view, &mut found);
+    percent::check(view, &mut found);
+    derived::check(view, &mut found);
+    derived::ports(view, &mut found);
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
     found.retain(|finding| !out.iter().filter(is_wrong_state).any(|known| known.span == finding.span));
@@ -342,6 +371,9 @@ fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     untouched::check(view, out);
     inverted::states(view, out);
     earlier::former(view, out);
+    choices::refused(view, out);
+    bystander::check(view, out);
+    starts::revision(view, out);
 }
 
 impl<'a> TaskView<'a> {

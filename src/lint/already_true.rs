@@ -84,7 +84,9 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         }
         let is_verb = matches!(value.as_str(), "true" | "false")
             && ((value == "true" || !COPIES.is_match(said)) && is_told(said, &question.key)
-                || fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb)));
+                || fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb)))
+            || is_brought_about(said, &value)
+            || is_consequence(said, &question.key);
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
@@ -105,6 +107,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
             // A fact about one URL says nothing about another.
             _ if url.zip(url_of(&urls, fact.span)).is_some_and(|(a, b)| !is_one_url(a, b)) => false,
+            _ if url.is_some_and(|url| is_of_other_step(view, url, fact.span)) => false,
             // `Name` by itself is ambiguous.
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
             _ => true,
@@ -156,6 +159,48 @@ fn is_one_url(a: &str, b: &str) -> bool {
     let [a, b] = [a, b].map(|url| url.trim_end_matches('/'));
     let lies_in = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
     a == b || lies_in(a, b) || lies_in(b, a)
+}
+
+/// Whether a URL contains the output of a step of setup, and `made` is in another step that has an ID as well.
+fn is_of_other_step(view: &TaskView<'_>, url: &str, made: Span) -> bool {
+    let Some(id) = url.split_once("{steps.").and_then(|(_, rest)| rest.split_once('.')).map(|(id, _)| id) else {
+        return false;
+    };
+    let mut other = false;
+    view.task.walk(&mut |phase, step| {
+        let contains = step.span.file == made.file && step.key.start <= made.start && made.end <= step.span.end;
+        if phase == PhaseKind::Setup && contains && matches!(step.op.kind, OperationKind::Builtin("http")) {
+            other |= step.id.as_ref().is_some_and(|own| own.value != id);
+        }
+    });
+    other
+}
+
+/// Whether a prompt asks for a state with the verb that brings it about: `close the issue` for `closed`.
+fn is_brought_about(said: &str, value: &str) -> bool {
+    let Some(stem) = value.strip_suffix("ed").filter(|stem| stem.len() > 2) else { return false };
+    if !stem.bytes().all(|b| b.is_ascii_lowercase()) {
+        return false;
+    }
+    // `close` for `closed`, `stop` for `stopped`, `archive` for `archived`.
+    let single = stem.as_bytes().windows(2).last().filter(|pair| pair[0] == pair[1]).map(|_| &stem[..stem.len() - 1]);
+    let verbs = [Some(stem.to_owned()), Some(format!("{stem}e")), single.map(str::to_owned)];
+    verbs.iter().flatten().any(|verb| is_ordered(said, verb))
+}
+
+/// Whether the prompt names a field as what must be right in the end: `…, so that the stock is right again`.
+fn is_consequence(said: &str, key: &str) -> bool {
+    if key.len() < 4 || !said.contains("so that") {
+        return false;
+    }
+    said.match_indices("so that").any(|(at, found)| {
+        let rest = &said[at + found.len()..sentence(said, at).end];
+        let clause = rest.split([',', ';', ':']).next().unwrap_or_default();
+        let words: Vec<&str> = clause.split_whitespace().map(|word| word.trim_matches('`')).take(3).collect();
+        matches!(words.as_slice(), ["the" | "its" | "their", field, "is" | "are"] if *field == key)
+            && !KEEPS.is_match(clause)
+            && !NEGATES.is_match(clause)
+    })
 }
 
 /// `set the password to winter`, where verify expects `autumn`, the value from setup.
@@ -617,7 +662,7 @@ fn cut(view: &TaskView<'_>, said: &str, written: &[(Span, String)], found: &mut 
 }
 
 /// Returns the files that setup creates, each with its content if known.
-fn files(view: &TaskView<'_>) -> Vec<(Value, Option<String>, Span)> {
+pub(super) fn files(view: &TaskView<'_>) -> Vec<(Value, Option<String>, Span)> {
     let acts = view.effects.in_phase(PhaseKind::Setup).filter(|act| act.thing.system == "file");
     let acts = acts.filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes));
     let mut found: Vec<(Value, Option<String>, Span)> = Vec::new();
@@ -1208,7 +1253,7 @@ fn is_told(said: &str, key: &str) -> bool {
 }
 
 /// Whether a prompt contains a verb in a clause that neither negates it nor keeps things as they are: `Resume it`.
-fn is_ordered(said: &str, verb: &str) -> bool {
+pub(super) fn is_ordered(said: &str, verb: &str) -> bool {
     let lower = said.to_ascii_lowercase();
     lower.match_indices(verb).any(|(at, _)| {
         let whole = sentence(said, at);

@@ -277,9 +277,9 @@ fn booleans(content: &Content, out: &mut Diagnostics) {
         let pairs: Vec<_> = compared.filter_map(|triple| Some((&triple[0].source, triple[2].literal()?))).collect();
         if let [(left, one), (other, two)] = pairs.as_slice()
             && left == other
-            && [("true", "false"), ("false", "true")].contains(&(one.as_str(), two.as_str()))
+            && super::texts::are_opposites(one, two)
         {
-            let message = format!("`{}` may be true or false here: both are accepted", left.trim_matches('"'));
+            let message = format!("`{}` may be {one} or {two} here: both are accepted", left.trim_matches('"'));
             out.push(
                 Diagnostic::new(&ALWAYS_TRUE, content.span(s.range.clone()), message)
                     .help("compare with the one that is wanted")

@@ -572,8 +572,13 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
                     matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "field-equals");
                 found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed, exact: true });
             }
+            if let Some(expected) = step.arg("expected").filter(|expected| matches!(expected.kind, ArgKind::Record(_)))
+            {
+                in_expected(None, expected, &mut found);
+            }
             if let Some((_, expect)) = &step.expect {
                 paths(expect, &mut found);
+                in_row(step, expect, &mut found);
                 let stdout = expect.get("stdout").map(|out| out.get("equals").unwrap_or(out));
                 let path = step.arg("run").and_then(texts::script_text).and_then(|run| field(&run).map(str::to_owned));
                 if let (Some(path), Some(value)) = (path, stdout)
@@ -595,6 +600,43 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
     found.retain(|fact| !fact.value.as_str().is_some_and(|value| value.starts_with('$')));
     found
 }
+
+/// The fields of the object with which an operation compares a resource, without those that identify it.
+fn in_expected(parent: Option<&str>, arg: &Arg<Def>, found: &mut Vec<Fact>) {
+    let ArgKind::Record(fields) = &arg.kind else { return };
+    for (key, value) in fields {
+        let key = key.value.as_str();
+        if matches!(key, "apiVersion" | "kind" | "name" | "namespace") {
+            continue;
+        }
+        in_expected(Some(key), value, found);
+        if let Some(json) = value.as_value().filter(|json| !json.is_array() && !json.is_object() && !json.is_null()) {
+            let (key, parent) = (key.to_owned(), parent.map(str::to_owned));
+            found.push(Fact { key, parent, value: json, span: value.span, typed: false, exact: true });
+        }
+    }
+}
+
+/// `jq -c '[.replicas, .greeting]'`, whose output must be `[2,"Good morning"]`.
+fn in_row(step: &Step<Def>, expect: &Arg<Def>, found: &mut Vec<Fact>) {
+    let Some(stdout) = expect.get("stdout").map(|out| out.get("equals").unwrap_or(out)) else { return };
+    let Some(text) = stdout.as_literal().filter(|text| text.starts_with('[')) else { return };
+    let Some(Json::Array(values)) = serde_json::from_str(text.trim()).ok() else { return };
+    let Some(run) = step.arg("run").and_then(texts::script_text).filter(|run| run.contains("jq")) else { return };
+    let Some(row) = ROW.captures(&run).and_then(|row| Some(row.get(1)?.as_str().to_owned())) else { return };
+    let paths: Vec<&str> = row.split(',').map(str::trim).collect();
+    let is_path = |path: &&str| path.starts_with('.') && last_name(path).is_some();
+    if paths.len() != values.len() || !paths.iter().all(is_path) {
+        return;
+    }
+    for (path, value) in paths.iter().zip(values).filter(|(_, value)| !value.is_array() && !value.is_object()) {
+        let Some(key) = last_name(path) else { continue };
+        found.push(Fact { key, parent: parent(path), value, span: stdout.span, typed: false, exact: true });
+    }
+}
+
+/// The paths in `jq '[.a, .b.c]'`.
+static ROW: Ascii = ascii(r"\bjq\s+(?:-\w+\s+)*'\[([^'|\[\]()]+)\]'");
 
 /// Comparisons in functions whose arguments are the path and the value: `expect .spec.suspend true`.
 fn of_helpers(view: &TaskView<'_>, found: &mut Vec<Fact>) {

@@ -194,8 +194,8 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let is_question =
                 matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "can-i");
             let text = |key: &str| step.arg(key).and_then(Arg::as_literal);
-            if let (true, None, Some(verb), Some(resource)) =
-                (is_question, step.arg("allowed"), text("verb"), text("resource"))
+            let is_allowed = step.arg("allowed").is_none_or(|allowed| matches!(allowed.kind, ArgKind::Bool(true)));
+            if let (true, true, Some(verb), Some(resource)) = (is_question, is_allowed, text("verb"), text("resource"))
             {
                 all.push((verb.to_owned(), resource.to_owned(), step.key));
             }
@@ -207,6 +207,18 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let setup = of_setup(view);
     for (verb, resource, span) in &all {
         let (verb, resource) = (verb.as_str(), resource.trim_end_matches('s'));
+        // `secrets` in a prompt that allows what it lists and nothing else.
+        let is_other = resource.len() > 3 && !said.to_lowercase().contains(resource) && !setup.contains(resource);
+        if VERBS.contains(&verb) && is_other && NOTHING_ELSE.is_match(said) {
+            let message = format!(
+                "verify expects that `{verb}` of `{resource}s` is allowed, but the prompt allows nothing else than it lists"
+            );
+            out.push(
+                Diagnostic::new(&PROMPT_DISAGREES, *span, message)
+                    .help("expect `no`, with exit status 1, or `allowed: false`"),
+            );
+            continue;
+        }
         if !VERBS.contains(&verb) || is_named(verb) || setup.contains(verb) {
             continue;
         }
@@ -228,6 +240,9 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         }
     }
 }
+
+static NOTHING_ELSE: Ascii =
+    ascii(r"(?i)\b(?:nothing (?:else|more)|no (?:more|other)|but not more|only these|read-only|only read)\b");
 
 /// The texts of setup, and of the files that it names.
 fn of_setup(view: &TaskView<'_>) -> String {

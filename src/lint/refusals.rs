@@ -4,6 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::{TaskView, comparison, script::Content, wrong_state::WRONG_STATE};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::{
         Word, ast,
         program::{Kind, Program, Statement},
@@ -40,7 +41,8 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let found = contradiction(&refusal, content)
                     .or_else(|| of_another(view, &refusal, content))
                     .or_else(|| other_value(view, &refusal, content))
-                    .or_else(|| fixed(view, &refusal, content));
+                    .or_else(|| fixed(view, &refusal, content))
+                    .or_else(|| denied(view, &refusal, content));
                 let Some(message) = found else { continue };
                 let span = content.span(refusal.condition.range.clone());
                 if !told.contains(&refusal.condition.range.start) && !super::elsewhere::out_has(out, span) {
@@ -323,12 +325,47 @@ fn reads_one(program: &str, words: &[Word]) -> bool {
         "git" => {
             has(&["rev-parse", "show-ref"]) && has(&["--verify", "-q", "--quiet"])
                 || has(&["--exit-code"]) && has(&["ls-remote"])
+                || has(&["cat-file"]) && has(&["-e"])
+                || has(&["merge-base"]) && has(&["--is-ancestor"])
         }
         "docker" => has(&["inspect"]),
         "helm" => has(&["status"]),
         "aws" => has(&["head-object", "head-bucket"]),
         _ => false,
     }
+}
+
+/// `if git merge-base --is-ancestor …; then echo "the branch does not start there"; exit 1; fi`: the branch is reached if the condition holds,
+/// and its message denies something. Requires that the message does not speak of what should be gone, and that it or the prompt has the
+/// text that a filter looks for.
+fn denied(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Option<String> {
+    let (Asked::There(subject), truth) = asked(refusal.condition, content)? else { return None };
+    let said = refusal.first.trim_matches(['"', '\'', ' ']);
+    if truth != refusal.truth || !DENIES.is_match(said) || ABSENT.is_match(said) || has_one(said, &STAYS) {
+        return None;
+    }
+    match &subject {
+        Subject::Thing => {}
+        Subject::Held(_) => return None,
+        Subject::Found(pattern) => {
+            let lower = pattern.to_lowercase();
+            if DENIES.is_match(&lower) || ABSENT.is_match(&lower) || has_one(&lower, &BAD) {
+                return None;
+            }
+            let plain = lower.trim_matches(['\'', '"', '^', '$', ' ']);
+            let prompt = view.effects.prompt.shown().to_lowercase();
+            let names = |word: &&str| word.len() > 3 && super::texts::has_word(said, word);
+            let is_meant = plain.len() > 3
+                && (said.contains(plain)
+                    || prompt.contains(plain)
+                    || lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|word| names(&word)));
+            if !is_meant {
+                return None;
+            }
+        }
+    }
+    let shown = said.trim_end_matches(|c: char| !c.is_alphanumeric());
+    Some(format!("this fails if the check succeeds, but its message says `{shown}`"))
 }
 
 /// `[ "$(git rev-parse v1.0.0)" = … ] || die "v1.0.1 is not main"`: the message and the prompt mention another name of
@@ -408,7 +445,13 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
         "!=" | "-ne" => false,
         _ => return None,
     };
-    let name = left.variable()?;
+    // `${image##*:}` is a part of what `$image` prints.
+    let part = || {
+        let inner = left.source.trim_matches('"').strip_prefix("${")?.strip_suffix('}')?;
+        let end = inner.find(['#', '%'])?;
+        Some(&inner[..end]).filter(|name| !name.is_empty())
+    };
+    let name = left.variable().or_else(part)?;
     let printed = |name: &str| is_printed(&refusal.said, name);
     if equal != refusal.truth || !printed(name) {
         return None;
@@ -426,9 +469,22 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
         line.contains("[ ") || line.contains("[[ ") || line.contains("test ") || line.contains("case ")
     });
     let is_bad = value.len() < 2 && !value.starts_with(|c: char| ('1'..='9').contains(&c)) || has_one(&lower, &BAD);
-    let old = super::texts::has_word(&super::facts::elsewhere(view).rest, &value);
+    let old = super::texts::has_word(&super::facts::elsewhere(view).rest, &value) && !is_replaced(view, &value);
     (!is_bad && !old && tests.count() < 2)
         .then(|| format!("this fails if `${name}` is `{value}`, but its message only prints the value"))
+}
+
+/// Whether setup gives a field this value and then another one, so that a check that refuses it holds from the start.
+fn is_replaced(view: &TaskView<'_>, value: &str) -> bool {
+    let given = super::facts::given(view);
+    let first = given.iter().position(|fact| fact.text() == value);
+    first.and_then(|first| given.get(first..)).is_some_and(|rest| {
+        let key = &rest[0].key;
+        let is_written = |fact: &super::facts::Fact| fact.text() == value;
+        rest.iter().rposition(|fact| fact.key == *key).is_some_and(|last| !is_written(&rest[last]))
+            && !super::texts::has_word(&view.effects.prompt.shown(), value)
+            && given.iter().filter(|fact| is_written(fact)).all(|fact| fact.key == *key)
+    })
 }
 
 /// Whether a lowercase text contains `$role` or `${role}`, and not a longer name.
@@ -591,9 +647,9 @@ const STAYS: [&str; 20] = [
 ];
 /// Something exists that should not.
 #[rustfmt::skip]
-const PRESENT: [&str; 13] = [
+const PRESENT: [&str; 15] = [
     "still installed", "still deployed", "still exist", "still there", "still present", "still listed", "left behind", "leftover", "left over", "should not exist", "must not exist",
-    "should be gone", "is not empty",
+    "should be gone", "is not empty", "which was not asked for", "that nobody asked for",
 ];
 /// Somebody lacks a permission.
 #[rustfmt::skip]
@@ -613,3 +669,11 @@ const BAD: [&str; 21] = [
     "fail", "err", "crash", "unknown", "pending", "000", "null", "none", "false", "stop", "terminat", "evict", "lost", "degraded", "unhealthy", "exited",
     "down", "inactive", "missing", "backoff", "<no value>",
 ];
+/// A message that something is not as it should be.
+static DENIES: Ascii = ascii(
+    r"\b(?:(?:was|were|does|do|did|has|have|had|can|could) not|cannot|can't|wasn't|weren't|doesn't|didn't|hasn't|never|(?:is|are) not (?:at|in|on|there|listed|present|set|created|pushed|tagged|running|up|ready|available))\b",
+);
+/// Words of messages about something that should be gone or the same.
+static ABSENT: Ascii = ascii(
+    r"\b(?:delet|remov|gone|drop|clean|stop|terminat|clos|empty|still|already|other|only|unexpected|asked|expected|nobody|want|forbid|wrong|chang|old|same|equal|match|differ|moved|renam|revok|unchanged|touch|longer|again|too|error|fail|exclud|disabl|suspend|paus|halt|block|den[iy]|refus|restrict|isolat|allow|permit|access|reach|abl[ey]|read|intact|alone|untouched|belong|part|member|suppos|meant|need)",
+);

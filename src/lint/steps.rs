@@ -217,7 +217,7 @@ fn within(
     if step.op.signature.control == Control::Eventually
         && let Some(interval) = step.arg("interval")
         && let Some(Ok(time)) = interval.as_literal().map(duration::parse)
-        && step.timeout.is_some_and(|own| time > own.value)
+        && step.timeout.is_some_and(|own| time >= own.value)
     {
         out.push(
             Diagnostic::new(

@@ -180,6 +180,30 @@ pub(super) fn written_apart(text: &str, kind: &str) -> bool {
     ends(0) || text.ends_with('s') && ends(1)
 }
 
+/// Opposite states: a check that accepts both decides nothing.
+const OPPOSITES: [(&str, &str); 14] = [
+    ("open", "closed"),
+    ("opened", "closed"),
+    ("true", "false"),
+    ("yes", "no"),
+    ("on", "off"),
+    ("enabled", "disabled"),
+    ("active", "inactive"),
+    ("running", "stopped"),
+    ("public", "private"),
+    ("locked", "unlocked"),
+    ("read", "unread"),
+    ("present", "absent"),
+    ("up", "down"),
+    ("allow", "deny"),
+];
+
+/// Whether no other state than these two exists.
+pub(super) fn are_opposites(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_lowercase(), other.to_lowercase());
+    OPPOSITES.iter().any(|(a, b)| (one == *a && other == *b) || (one == *b && other == *a))
+}
+
 /// `forwards port 9100 to the container port 9113`: the two ports.
 pub(super) static FORWARDS: Ascii = ascii(
     r"(?i)\bport (\d+),? (?:of the service )?(?:(?:that |which )?forwards to (?:the )?(?:(?:container|target) )?port|to (?:the )?(?:container port|target port|targetPort|container's port)) (\d+)",

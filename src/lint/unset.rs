@@ -120,6 +120,13 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                     .label(place, "the script does not read this variable")
                     .help("use the same name in both places")
             }
+            // The name of a setting in a manifest: the program there is meant to expand it.
+            (None, None) if !read.provided && is_setting(read) => {
+                let message =
+                    format!("the shell expands `${name}` here, and nothing sets it: it is a setting in this manifest");
+                Diagnostic::new(&BAD_EXPANSION, span, message)
+                    .help("quote the delimiter, `<<'EOF'`, or write a backslash before the `$`")
+            }
             // Lowercase variables are local to a script: nothing else sets them.
             (None, None) if !read.provided && is_own(name) && !is_asked() => {
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
@@ -184,6 +191,33 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// Whether the variable is read in a script in which a manifest gives the name a literal value: `DB_HOST: db.shop.svc`.
+fn is_setting(read: &crate::effects::shell::Unset<'_>) -> bool {
+    let (text, name) = (&read.content.text, read.name.as_str());
+    if !text.contains("<<") || !text.contains("kind: ") {
+        return false;
+    }
+    let expands = format!("${name}");
+    let braced = format!("${{{name}");
+    let is_own = |line: &str| line.contains(&expands) || line.contains(&braced);
+    let value =
+        |line: &str| line.trim_start().strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
+    let values: Vec<String> = text.lines().filter_map(value).collect();
+    // The range of a variable in a here-document is that of its delimiter.
+    let behind = text.get(read.range.start..).unwrap_or_default();
+    let lines: Vec<&str> = behind.lines().filter(|line| is_own(line)).collect();
+    let is_literal = |value: &String| !value.trim().is_empty() && !value.contains('$');
+    // `DB_HOST: "$DB_HOST"` takes the value from the environment.
+    let is_command = |line: &&str| {
+        let line = line.trim_start();
+        let key = line.split_once(':').map_or("", |(key, _)| key);
+        let is_value =
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        !is_value && !line.starts_with("value:")
+    };
+    !values.is_empty() && values.iter().all(is_literal) && !lines.is_empty() && lines.iter().all(is_command)
 }
 
 /// Whether a name is typical for a script's own variables.
