@@ -343,6 +343,7 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
     prompt_disagrees::check(view, &mut found);
+    found.retain(|finding| !derived::explains(view, finding));
     images::check(view, &mut found);
     if found.is_empty() {
         prompt_numbers::check(view, &mut found);

@@ -108,6 +108,8 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             // A fact about one URL says nothing about another.
             _ if url.zip(url_of(&urls, fact.span)).is_some_and(|(a, b)| !is_one_url(a, b)) => false,
             _ if url.is_some_and(|url| is_of_other_step(view, url, fact.span)) => false,
+            // The label of a node is no node selector of a pod.
+            (a, Some(b)) if b == "nodeSelector" => a.as_ref() == Some(b),
             // `Name` by itself is ambiguous.
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
             _ => true,
@@ -1237,6 +1239,11 @@ fn waits(view: &TaskView<'_>, found: &mut Vec<(Span, Span, String)>) {
     };
     for (made, known) in asked(PhaseKind::Setup) {
         if let Some((span, parts)) = verified.iter().find(|(_, parts)| kind(parts) == kind(&known)) {
+            // Verify may wait again until what the agent has changed is ready.
+            let waits_again = parts[2].as_ref().is_some_and(|path| path.contains(".status."));
+            if waits_again && verified.len() > 1 {
+                continue;
+            }
             let value = parts[3].clone().unwrap_or_default().replace('"', "");
             found.push((*span, made, format!("`{value}`")));
         }

@@ -31,6 +31,54 @@ pub(super) fn check(content: &Content, found: &mut Vec<Fault>) {
         sql(s, content, found);
     });
     own_file(content, found);
+    own_command(content, found);
+}
+
+/// `tag=$(git rev-parse v2)`, and then `[ "$tag" = "$(git rev-parse v2)" ]`.
+fn own_command(content: &Content, found: &mut Vec<Fault>) {
+    if !content.text.contains("=$(") && !content.text.contains("=\"$(") {
+        return;
+    }
+    // Options that only change what a failure prints are not compared.
+    let asks = |s: &Statement| -> Option<Vec<String>> {
+        let source = |word: &crate::bash::Word| unquoted(content.text.get(word.range.clone()).unwrap_or_default());
+        let matters = |word: &&str| !matches!(*word, "-q" | "--quiet" | "-s" | "--silent" | "--verify");
+        let words: Vec<String> = s.words().iter().map(source).filter(matters).map(str::to_owned).collect();
+        let varies =
+            matches!(s.name(), "date" | "mktemp" | "uuidgen" | "openssl" | "shuf" | "cat" | "curl" | "kubectl");
+        (words.len() > 1 && !varies).then_some(words)
+    };
+    let mut look = |list: &[Statement]| {
+        for pair in list.windows(2) {
+            let ([taken], Kind::Assignment) = (pair[0].nested.as_slice(), &pair[0].kind) else { continue };
+            let test = match &pair[1].kind {
+                Kind::If { branches, .. } => branches.first().and_then(|branch| branch.condition.first()),
+                Kind::And(inner) | Kind::Or(inner) => Some(&inner[0]),
+                Kind::Test => Some(&pair[1]),
+                _ => None,
+            };
+            let Some(test) = test.filter(|test| matches!(test.kind, Kind::Test) || test.name() == "[") else {
+                continue;
+            };
+            let source = content.text.get(pair[0].range.clone()).unwrap_or_default();
+            let Some((name, value)) = source.split_once('=').filter(|(name, _)| ast::is_name(name)) else { continue };
+            let is_whole = unquoted(value).starts_with("$(") && unquoted(value).ends_with(')');
+            let text = content.text.get(test.range.clone()).unwrap_or_default();
+            let is_read = text.contains(&format!("\"${name}\"")) || text.contains(&format!("\"${{{name}}}\""));
+            let compares = [" = ", " == ", " != "].iter().any(|sign| text.contains(sign));
+            if let ([again], true, true, true) = (test.nested.as_slice(), is_whole, is_read, compares)
+                && asks(taken).is_some_and(|words| asks(again).as_ref() == Some(&words))
+            {
+                found.push((
+                    content.span(test.range.clone()),
+                    format!("`${name}` is the output of the same command, so the two never differ"),
+                    "compare with the expected value, or with the output of another command",
+                ));
+            }
+        }
+    };
+    look(&content.program.body);
+    content.program.walk(&mut |s| s.lists(&mut look));
 }
 
 /// `[ -n notes.txt ]`, `[[ errors ]]`. `endless` are the conditions of loops: `while [ 1 ]` is meant.

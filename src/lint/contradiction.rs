@@ -607,7 +607,9 @@ fn source(run: &Run<'_>, input: Option<&[&Run<'_>]>) -> Option<String> {
 fn command(runs: &[&Run<'_>]) -> Option<String> {
     let mut text = String::new();
     for run in runs {
-        let is_known = !run.maybe && run.words.iter().all(Value::is_known);
+        // `wc -l < FILE` prints another number for each file.
+        let reads_other = text.is_empty() && run.statement.fed && run.input.is_none();
+        let is_known = !run.maybe && !reads_other && run.words.iter().all(Value::is_known);
         if !is_known || text.is_empty() && run.input.as_ref().is_some_and(|input| !input.is_known()) {
             return None;
         }
@@ -752,7 +754,9 @@ static INCREMENT: Ascii = ascii(
 
 /// The conditions of a jq filter that must all hold: `.port == 8443 and .tls == true`.
 fn conditions(filter: &str) -> Vec<(String, Wanted)> {
-    if [" or ", "|", "//", "not", "if "].iter().any(|word| filter.contains(word)) {
+    // What holds for one element of a list may not hold for another: `any(.ports[]; .name == "a" and .port == 80)`.
+    const OTHERS: [&str; 11] = [" or ", "|", "//", "not", "if ", ";", "any(", "all(", "select(", "map(", "[]"];
+    if OTHERS.iter().any(|word| filter.contains(word)) {
         return Vec::new();
     }
     let parts = filter.split(" and ").filter_map(|part| CONDITION.captures(part.trim()));

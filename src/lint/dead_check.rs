@@ -722,7 +722,12 @@ fn unread(
     let given = |name: &str| view.declares(name) || super::env::read_by_programs(name);
     let mut reads: FxHashSet<usize> = FxHashSet::default();
     for (run, form) in followed.into_iter().flat_map(asked::printed) {
-        if std::ptr::eq(run.content, &**content) && !matches!(form, Form::Other | Form::Names) {
+        // `gh issue view 7 --json labels --jq …` is asked for the values.
+        let selects = || {
+            let is_filter = |word: &str| matches!(word, "-q" | "--jq") || word.starts_with("--jq=");
+            run.statement.name() == "gh" && run.words.iter().filter_map(Value::literal).any(is_filter)
+        };
+        if std::ptr::eq(run.content, &**content) && (!matches!(form, Form::Other | Form::Names) || selects()) {
             let holder = |s: &&Statement| s.range.contains(&run.statement.range.start);
             program.walk(&mut |s| {
                 if matches!(s.kind, Kind::Assignment) && holder(&s) {

@@ -112,6 +112,25 @@ fn told(lower: &str) -> Vec<f64> {
     words.filter_map(number).collect()
 }
 
+/// Whether the number that a finding says verify expects follows from setup and a change in the prompt: the sum of one in setup and one in
+/// the prompt, their difference, or the sum of two numbers in setup.
+pub(super) fn explains(view: &TaskView<'_>, finding: &Diagnostic) -> bool {
+    let expected = finding.message.split('`').nth(1).and_then(|text| text.parse::<f64>().ok());
+    let lower = view.effects.prompt.shown().to_lowercase();
+    let Some(wanted) = expected.filter(|_| CHANGE.is_match(&lower)) else { return false };
+    let setup = [facts::elsewhere(view).rest.as_str(), facts::data(view)].concat();
+    let (told, was) = (told(&lower), told(&setup));
+    let is = |value: f64| (value - wanted).abs() < 1e-6;
+    let many = was.len() > 60;
+    was.iter().any(|was| told.iter().any(|by| is(was + by) || is(was - by)))
+        || !many && was.iter().enumerate().any(|(at, a)| was[..at].iter().any(|b| is(a + b)))
+}
+
+/// Words with which a prompt changes a number by another.
+static CHANGE: Ascii = ascii(
+    r"\b(?:more|less|fewer|additional|extra|another|adds?|added|adding|increas\w*|decreas\w*|rais\w*|lower\w*|reduc\w*|by|pay\w*|transfer\w*|move\w*|withdraw\w*|deposit\w*|refund\w*|spend\w*|sells?|sold|buys?|bought|ships?|shipped|restock\w*|remov\w*|delet\w*|takes?|gives?|books?|booked|subtract\w*|grow\w*|shrink\w*)\b",
+);
+
 /// Words with which a prompt describes a number that it does not contain.
 static VAGUE: Ascii = ascii(
     r"\b(?:half|halve|double|twice|triple|third|quarter|tenth|dozen|average|mean|sum|total|increment|decrement|next|previous|same|copy|like|all|every|each|per|until|enough|match|maximum|minimum|max|min|largest|smallest|compute|calculate|convert|recommended|appropriate|suitable|fit|as many|autoscal\w*|default)\b",

@@ -463,7 +463,12 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let may_derive = may_derive(&act.thing) || *derives_names;
             let derived =
                 may_derive && spelt(name).match_indices('-').any(|(at, _)| has_word(&said, &spelt(name)[..at]));
-            if derived || near.is_none() && (!sees || !names || !is_specific(act)) {
+            // `and a cluster role binding of the same name`
+            let is_shared = said.contains("same name")
+                && model.acts.iter().any(|other| {
+                    other.thing.kind != act.thing.kind && other.thing.name.as_ref().is_some_and(|other| other.is(name))
+                });
+            if derived || is_shared || near.is_none() && (!sees || !names || !is_specific(act)) {
                 continue;
             }
             let shown = format!("{} `{}`", act.thing.kind, name.shown());
@@ -717,9 +722,18 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                         && other.span.start <= act.span.end
                 });
                 let shown = space.shown();
+                // The prompt may use the same word for another resource.
+                let is_slip = || {
+                    made.iter().filter_map(|act| act.thing.name.as_ref()).map(Value::shown).any(|name| {
+                        shown.len() > 4
+                            && strsim::osa_distance(&name, &shown) == 1
+                            && is_called(view, &said, &name, "namespace")
+                            && !is_called(view, &said, &shown, "namespace")
+                    })
+                };
                 if !known
                     && !literal
-                    && !is_named(view, &said, &spelt(space), "namespace")
+                    && (!is_named(view, &said, &spelt(space), "namespace") || is_slip())
                     && model.sees(PhaseKind::Setup)
                     && !told.contains(&shown)
                     && shown != "default"

@@ -3,7 +3,7 @@
 use super::{TaskView, answers::place, misspelt, misspelt::MISSPELT_VALUE, texts};
 use crate::{
     ascii::{Ascii, ascii},
-    bash::tools::Tool,
+    bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength},
     effects::{asked, shell::Run, value::Value},
     hir::PhaseKind,
@@ -16,7 +16,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
         for (first, run, filter) in asked::filtered_by(followed) {
             if first.statement.tool() == "kubectl" && asked::is_object(first) {
-                let kind = view.effects.read_by(first).map_or("", |act| act.thing.kind.as_str());
+                let act = view.effects.read_by(first);
+                if act.is_some_and(|act| act.thing.name.is_none()) {
+                    of_list(first, &filter, run, &mut found);
+                }
+                let kind = act.map_or("", |act| act.thing.kind.as_str());
                 let kind = tool.kind(kind).map_or("", |(kind, _)| kind);
                 in_path(tool, kind, &filter, run, &mut found);
                 of_items(tool, kind, &filter, run, &mut found);
@@ -31,6 +35,28 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             told.push(span);
             out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
         }
+    }
+}
+
+/// `kubectl get hpa -o json | jq .spec.maxReplicas`: without a name, this is a list of resources.
+fn of_list(first: &Run<'_>, filter: &str, run: &Run<'_>, found: &mut Vec<(Span, String, String)>) {
+    let words: Vec<String> = first.words.iter().skip(1).map(Value::shown).collect();
+    // Files may contain one resource, and so may a value that is not known.
+    let is_open = |word: &String| matches!(word.as_str(), "-f" | "--filename" | "--raw");
+    if words.iter().any(is_open) || !first.words.iter().all(Value::is_known) {
+        return;
+    }
+    let operands: Vec<&String> = tools::operands("kubectl", &words).collect();
+    let is_list = matches!(operands.as_slice(), [verb, kind] if *verb == "get" && !kind.contains(['/', ',']));
+    let field = [".spec", ".status", ".data", ".metadata.name"].into_iter().find(|field| {
+        let rest = filter.trim_start_matches(['(', ' ', '\n']).strip_prefix(field);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    });
+    if let Some(field) = field.filter(|_| is_list) {
+        let kind = operands[1];
+        let message =
+            format!("without a name, this is a list of {kind}, which has no field `{field}`: the result is null");
+        found.push((place(run, field), message, format!("name the resource, or select an item: `.items[0]{field}`")));
     }
 }
 

@@ -417,7 +417,8 @@ fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 .map(|(_, path)| path);
             let revisions = words[1..].iter().flat_map(|word| word.split(['^', '~', ':', '/']));
             for tag in revisions.filter(|word| VERSION.is_match(word)) {
-                if !is_known(view, said, tag) && told.insert(tag.to_owned()) {
+                let follows = super::prompt_disagrees::NEWER.is_match(&said.to_lowercase());
+                if !follows && !is_known(view, said, tag) && told.insert(tag.to_owned()) {
                     let span = run.content.span(run.statement.range.clone());
                     out.push(finding(span, format!("neither the prompt nor the task mentions `{tag}`")));
                 }
@@ -445,6 +446,11 @@ static VERSION: Ascii = ascii(r"^v\d+(?:\.\d+)+$");
 fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let lower = said.to_lowercase();
     let rest = &facts::elsewhere(view).rest;
+    // The templates of a chart have keys of their own.
+    let is_chart = |script: &&Followed<'_>| script.trace.runs.iter().any(|run| run.statement.name() == "helm");
+    if view.effects.scripts.iter().any(|script| is_chart(&script)) {
+        return;
+    }
     let mut told = BTreeSet::new();
     for script in verified(view) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {

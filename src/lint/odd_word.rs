@@ -181,6 +181,7 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
                         && digit(name) == 0
                         && known.rsplit('.').next() == name.rsplit('.').next()
                         && strsim::osa_distance(known, name) == 1
+                        && !is_series(known, name)
                 });
                 let span = place(at, name.len());
                 if let Some(near) = near.filter(|_| !out.iter().any(|known| known.message.contains(name))) {
@@ -209,6 +210,13 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
             });
         }
     });
+}
+
+/// Whether two names differ in a part of one letter: `report-a.md` and `report-b.md`.
+fn is_series(a: &str, b: &str) -> bool {
+    let parts = |name: &'_ str| name.split(['-', '_', '.']).map(str::len).collect::<Vec<_>>();
+    let differ = a.split(['-', '_', '.']).zip(b.split(['-', '_', '.'])).filter(|(a, b)| a != b);
+    parts(a) == parts(b) && differ.into_iter().all(|(a, _)| a.len() == 1)
 }
 
 /// The names of files in a text, without directories, and their offsets.

@@ -1132,7 +1132,7 @@ fn images(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, 
 }
 
 /// Words of a prompt that asks for a version without naming it.
-static NEWER: Ascii = ascii(r"\b(?:next|newer|newest|latest|bump|minor|major|patch|older)\b");
+pub(super) static NEWER: Ascii = ascii(r"\b(?:next|newer|newest|latest|bump|minor|major|patch|older)\b");
 
 /// `the message "hello from helm"`, but verify compares with `hello helm`.
 fn phrases(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {

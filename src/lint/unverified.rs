@@ -6,6 +6,7 @@ use crate::{
     effects::value::Value,
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
     rule,
+    source::mentions,
 };
 
 rule! {
@@ -40,6 +41,13 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     });
     for script in &view.effects.scripts {
         script.trace.sources.iter().for_each(|content| known.push_str(&content.text));
+    }
+    // `promtool test rules rules_test.yml`: the expectations of a test are in a file beside the task.
+    let verify = facts::elsewhere(view).verify.as_str();
+    if verify.contains("test ") {
+        let tests = mentions(verify, &view.task.dir, view.files);
+        let texts = tests.keys().filter_map(|path| view.files.read(path).ok());
+        texts.for_each(|text| known.push_str(&String::from_utf8_lossy(&text)));
     }
     // Assertions may require the value as an argument.
     if let Some(eval) = view.eval.filter(|_| view.asserted) {
