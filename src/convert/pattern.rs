@@ -39,9 +39,7 @@ pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
         let plain = if how.fixed { pattern.to_owned() } else { unescape(pattern) };
         return Some(Wanted::Contains(plain));
     }
-    // `[^x]` is no anchor.
-    let anchors = text.replace("[^", "").contains(['^', '$']);
-    let flags = match (how.ignore_case, how.line || anchors) {
+    let flags = match (how.ignore_case, how.line || text.contains(['^', '$'])) {
         (false, false) => "",
         (true, false) => "(?i)",
         (false, true) => "(?m)",
