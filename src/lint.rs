@@ -343,7 +343,6 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
     prompt_disagrees::check(view, &mut found);
-    found.retain(|finding| !derived::explains(view, finding));
     images::check(view, &mut found);
     if found.is_empty() {
         prompt_numbers::check(view, &mut found);
@@ -359,6 +358,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     percent::check(view, &mut found);
     derived::check(view, &mut found);
     derived::ports(view, &mut found);
+    found.retain(|finding| !derived::explains(view, finding));
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
     found.retain(|finding| !out.iter().filter(is_wrong_state).any(|known| known.span == finding.span));

@@ -79,7 +79,9 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let value = question.text();
         // `suspend the cron job`: the name of a boolean field is the verb.
         // `{name: X, value: Y}` is handled by its name.
-        if question.key == "value" && owner::selected(view, question).is_some() {
+        if question.key == "value" && owner::selected(view, question).is_some()
+            || is_one_of_several(view, question.span)
+        {
             continue;
         }
         let is_verb = matches!(value.as_str(), "true" | "false")
@@ -132,6 +134,17 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
     }
+}
+
+/// Whether a value is one of several that one element of a list must have: `any(.ports[]; .port == 80 and .name == "http")`; or that of a
+/// probe, where setup has the same port for another purpose.
+fn is_one_of_several(view: &TaskView<'_>, place: Span) -> bool {
+    let source = view.sources.get(place.file);
+    let text = source.text();
+    let start = text[..place.start as usize].rfind('\n').map_or(0, |at| at + 1);
+    let line = text[start..].lines().next().unwrap_or_default();
+    let is_probe = || line.contains("Probe") && !facts::elsewhere(view).rest.contains("Probe");
+    line.contains("any(") && line.contains(" and ") || is_probe()
 }
 
 /// Returns the steps that send requests in order, each with its URL if known.

@@ -112,23 +112,36 @@ fn told(lower: &str) -> Vec<f64> {
     words.filter_map(number).collect()
 }
 
-/// Whether the number that a finding says verify expects follows from setup and a change in the prompt: the sum of one in setup and one in
-/// the prompt, their difference, or the sum of two numbers in setup.
+/// Whether what a finding says verify expects follows from setup and the prompt: a number is the sum of one in setup and one in the prompt
+/// that changes it, their difference or product, or the sum of two numbers in setup; `total=7` is one of the answers `total=N`.
 pub(super) fn explains(view: &TaskView<'_>, finding: &Diagnostic) -> bool {
-    let expected = finding.message.split('`').nth(1).and_then(|text| text.parse::<f64>().ok());
+    let compares = finding.message.contains("the prompt says");
+    let Some(expected) = finding.message.strip_prefix("verify expects ").filter(|_| compares) else { return false };
+    let is_placeholder = |told: &str| {
+        let value = told.rsplit(['=', ':', ' ']).next().unwrap_or_default();
+        value.len() < told.len()
+            && (value.len() == 1 && value.bytes().all(|b| b.is_ascii_uppercase()) || value.starts_with('<'))
+    };
+    if finding.message.split('`').nth(3).is_some_and(is_placeholder) {
+        return true;
+    }
+    let expected = expected.trim_start_matches('`').split(['`', ' ']).next().unwrap_or_default();
+    let expected = expected.parse::<f64>().ok();
     let lower = view.effects.prompt.shown().to_lowercase();
     let Some(wanted) = expected.filter(|_| CHANGE.is_match(&lower)) else { return false };
     let setup = [facts::elsewhere(view).rest.as_str(), facts::data(view)].concat();
     let (told, was) = (told(&lower), told(&setup));
     let is = |value: f64| (value - wanted).abs() < 1e-6;
     let many = was.len() > 60;
-    was.iter().any(|was| told.iter().any(|by| is(was + by) || is(was - by)))
+    was.iter()
+        .chain(&told)
+        .any(|was| told.iter().any(|by| *by > 0.0 && (is(was + by) || is(was - by) || is(was * by) && *by > 1.0)))
         || !many && was.iter().enumerate().any(|(at, a)| was[..at].iter().any(|b| is(a + b)))
 }
 
 /// Words with which a prompt changes a number by another.
 static CHANGE: Ascii = ascii(
-    r"\b(?:more|less|fewer|additional|extra|another|adds?|added|adding|increas\w*|decreas\w*|rais\w*|lower\w*|reduc\w*|by|pay\w*|transfer\w*|move\w*|withdraw\w*|deposit\w*|refund\w*|spend\w*|sells?|sold|buys?|bought|ships?|shipped|restock\w*|remov\w*|delet\w*|takes?|gives?|books?|booked|subtract\w*|grow\w*|shrink\w*)\b",
+    r"\b(?:more|less|fewer|additional|extra|another|adds?|added|adding|increas\w*|decreas\w*|rais\w*|lower\w*|reduc\w*|by|pay\w*|transfer\w*|move\w*|withdraw\w*|deposit\w*|refund\w*|spend\w*|sells?|sold|buys?|bought|ships?|shipped|restock\w*|remov\w*|delet\w*|takes?|gives?|books?|booked|subtract\w*|grow\w*|shrink\w*|times|doubl\w*|twice|tripl\w*)\b",
 );
 
 /// Words with which a prompt describes a number that it does not contain.

@@ -722,18 +722,9 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                         && other.span.start <= act.span.end
                 });
                 let shown = space.shown();
-                // The prompt may use the same word for another resource.
-                let is_slip = || {
-                    made.iter().filter_map(|act| act.thing.name.as_ref()).map(Value::shown).any(|name| {
-                        shown.len() > 4
-                            && strsim::osa_distance(&name, &shown) == 1
-                            && is_called(view, &said, &name, "namespace")
-                            && !is_called(view, &said, &shown, "namespace")
-                    })
-                };
                 if !known
                     && !literal
-                    && (!is_named(view, &said, &spelt(space), "namespace") || is_slip())
+                    && !is_named(view, &said, &spelt(space), "namespace")
                     && model.sees(PhaseKind::Setup)
                     && !told.contains(&shown)
                     && shown != "default"
