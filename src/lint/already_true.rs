@@ -1253,7 +1253,8 @@ fn waits(view: &TaskView<'_>, found: &mut Vec<(Span, Span, String)>) {
     for (made, known) in asked(PhaseKind::Setup) {
         if let Some((span, parts)) = verified.iter().find(|(_, parts)| kind(parts) == kind(&known)) {
             // Verify may wait again until what the agent has changed is ready.
-            let waits_again = parts[2].as_ref().is_some_and(|path| path.contains(".status."));
+            let is_number = parts[3].as_ref().is_some_and(|value| value.parse::<u64>().is_ok());
+            let waits_again = is_number && parts[2].as_ref().is_some_and(|path| path.contains(".status."));
             if waits_again && verified.len() > 1 {
                 continue;
             }

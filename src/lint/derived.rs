@@ -125,19 +125,22 @@ pub(super) fn explains(view: &TaskView<'_>, finding: &Diagnostic) -> bool {
     if finding.message.split('`').nth(3).is_some_and(is_placeholder) {
         return true;
     }
-    let expected = expected.trim_start_matches('`').split(['`', ' ']).next().unwrap_or_default();
-    let expected = expected.parse::<f64>().ok();
+    let number = |text: &str| text.split(['`', ' ']).next().and_then(|text| text.parse::<f64>().ok());
+    let said = finding.message.split("the prompt says ").nth(1).and_then(|said| number(said.trim_start_matches('`')));
+    let Some((wanted, by)) = number(expected.trim_start_matches('`')).zip(said) else { return false };
     let lower = view.effects.prompt.shown().to_lowercase();
-    let Some(wanted) = expected.filter(|_| CHANGE.is_match(&lower)) else { return false };
+    // The sentence with this number must speak of a change.
+    let mut sentences = lower.split(['.', ';', '\n']).filter(|sentence| CHANGE.is_match(sentence));
+    let Some(sentence) = sentences.find(|sentence| told(sentence).contains(&by)) else { return false };
     let setup = [facts::elsewhere(view).rest.as_str(), facts::data(view)].concat();
-    let (told, was) = (told(&lower), told(&setup));
+    let was = told(&setup);
     let is = |value: f64| (value - wanted).abs() < 1e-6;
-    let many = was.len() > 60;
-    was.iter()
-        .chain(&told)
-        .any(|was| told.iter().any(|by| *by > 0.0 && (is(was + by) || is(was - by) || is(was * by) && *by > 1.0)))
-        || !many && was.iter().enumerate().any(|(at, a)| was[..at].iter().any(|b| is(a + b)))
+    let is_factor = by > 1.0 && TIMES.is_match(sentence);
+    was.iter().any(|was| by > 0.0 && (is(was + by) || is(was - by) || is_factor && is(was * by)))
 }
+
+/// Words with which a prompt multiplies a number.
+static TIMES: Ascii = ascii(r"\b(?:times|doubl\w*|twice|tripl\w*)\b");
 
 /// Words with which a prompt changes a number by another.
 static CHANGE: Ascii = ascii(

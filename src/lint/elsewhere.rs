@@ -464,7 +464,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let derived =
                 may_derive && spelt(name).match_indices('-').any(|(at, _)| has_word(&said, &spelt(name)[..at]));
             // `and a cluster role binding of the same name`
-            let is_shared = said.contains("same name")
+            let is_shared = said.match_indices("same name").any(|(at, word)| !said[at + word.len()..].starts_with('s'))
                 && model.acts.iter().any(|other| {
                     other.thing.kind != act.thing.kind && other.thing.name.as_ref().is_some_and(|other| other.is(name))
                 });

@@ -720,6 +720,10 @@ impl<'a> Lifter<'a> {
                 match operator {
                     "=" | "==" | "!=" => {
                         let equal = (operator != "!=") == positive;
+                        // `[[ public == $V ]]`: without quotes, the value is a pattern.
+                        if double && !self.is_text(b, st) {
+                            return None;
+                        }
                         let glob = double && !swapped && other.parts.iter().any(|p| matches!(p, Part::Other));
                         if glob {
                             let expect = globbed(&other.source)?;

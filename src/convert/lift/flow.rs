@@ -1130,6 +1130,14 @@ impl<'a> Lifter<'a> {
         if open { None } else { text.constant() }
     }
 
+    /// Whether the right side of `==` in `[[ ]]` is a text: without quotes, the value of a variable is a pattern.
+    pub(super) fn is_text(&self, word: &Word, st: &State) -> bool {
+        let is_bare =
+            |part: &Part| matches!(part, Part::Var { quoted: false, .. } | Part::Command { quoted: false, .. });
+        let known = || st.scope.word(word).and_then(|text| self.fixed(&text));
+        !word.parts.iter().any(is_bare) || known().is_some_and(|text| !text.contains(['*', '?', '[', '\\']))
+    }
+
     /// Whether a condition is true, if that is known at this point.
     pub(super) fn known(&self, condition: &Stmt, st: &State) -> Option<bool> {
         match &condition.kind {
@@ -1254,6 +1262,9 @@ impl<'a> Lifter<'a> {
                         false => step::Expect { not, ..Default::default() },
                     };
                     return self.value(a, &wanted, st);
+                }
+                if double && matches!(op.source.as_str(), "=" | "==" | "!=") && !self.is_text(b, st) {
+                    return None;
                 }
                 let (operator, opposite) = match op.source.as_str() {
                     "=" | "==" => ("=", "!="),
