@@ -244,7 +244,7 @@ pub(super) fn outliers(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnost
                 continue;
             }
             let rule = if phase == PhaseKind::Cleanup { &DELETES_FOREIGN_RESOURCE } else { &UNKNOWN_RESOURCE };
-            let option = option.trim_end_matches(|c: char| c == '=').split(' ').nth(1).unwrap_or_default().to_owned();
+            let option = option.trim_end_matches('=').split(' ').nth(1).unwrap_or_default().to_owned();
             out.push(
                 Diagnostic::new(
                     rule,

@@ -96,10 +96,7 @@ fn push(
 /// The kind of which a command lists all entries.
 fn lists<'r>(run: &'r Run<'_>) -> Option<&'r str> {
     let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or("…")).collect();
-    let rest = match words.as_slice() {
-        ["git", "-C", _, rest @ ..] | ["git", rest @ ..] => rest,
-        _ => return None,
-    };
+    let (["git", "-C", _, rest @ ..] | ["git", rest @ ..]) = words.as_slice() else { return None };
     match rest {
         ["tag"] | ["tag", "-l" | "--list"] => Some("tag"),
         ["branch"] | ["branch", "-a" | "-r" | "--list" | "--all" | "-l"] => Some("branch"),
