@@ -1292,6 +1292,11 @@ fn conversions_that_are_almost_equivalent_are_refuted() {
             "MAX=\"${MAX:-3}\"\nfor i in $(seq 1 \"$MAX\"); do\n  kubectl get deploy web && exit 0\n  sleep 1\ndone\nexit 1",
             &[("MAX=\"${MAX:-3}\"", "MAX=3")],
         ),
+        // The value of an unquoted variable on the right side is a pattern.
+        (
+            "MODE=$(kubectl get cm a -o jsonpath='{.data.mode}')\nif [[ \"public\" == $MODE ]]; then exit 1; fi",
+            &[("\"public\" == $MODE", "\"public\" == \"$MODE\"")],
+        ),
         // A variable that may be unset or empty.
         (
             ": \"${REPO:?no repository}\"\ngh issue view 3 -R \"$REPO\" | grep -q CLOSED",

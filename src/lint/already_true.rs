@@ -193,14 +193,7 @@ fn is_of_other_step(view: &TaskView<'_>, url: &str, made: Span) -> bool {
 
 /// Whether a prompt asks for a state with the verb that brings it about: `close the issue` for `closed`.
 fn is_brought_about(said: &str, value: &str) -> bool {
-    let Some(stem) = value.strip_suffix("ed").filter(|stem| stem.len() > 2) else { return false };
-    if !stem.bytes().all(|b| b.is_ascii_lowercase()) {
-        return false;
-    }
-    // `close` for `closed`, `stop` for `stopped`, `archive` for `archived`.
-    let single = stem.as_bytes().windows(2).last().filter(|pair| pair[0] == pair[1]).map(|_| &stem[..stem.len() - 1]);
-    let verbs = [Some(stem.to_owned()), Some(format!("{stem}e")), single.map(str::to_owned)];
-    verbs.iter().flatten().any(|verb| is_ordered(said, verb))
+    texts::verbs_for(value).iter().any(|verb| is_ordered(said, verb))
 }
 
 /// Whether the prompt names a field as what must be right in the end: `…, so that the stock is right again`.

@@ -39,14 +39,17 @@ fn own_command(content: &Content, found: &mut Vec<Fault>) {
     if !content.text.contains("=$(") && !content.text.contains("=\"$(") {
         return;
     }
-    // Options that only change what a failure prints are not compared.
+    // Options that only change what a failure prints are not compared. Other programs may print something else the second time.
     let asks = |s: &Statement| -> Option<Vec<String>> {
+        const READS: [&str; 7] = ["rev-parse", "rev-list", "log", "show", "describe", "merge-base", "cat-file"];
+        let is_read = match s.name() {
+            "git" => s.words().iter().any(|word| READS.contains(&word.text.as_str())),
+            name => matches!(name, "jq" | "yq" | "wc" | "sha256sum" | "md5sum"),
+        };
         let source = |word: &crate::bash::Word| unquoted(content.text.get(word.range.clone()).unwrap_or_default());
         let matters = |word: &&str| !matches!(*word, "-q" | "--quiet" | "-s" | "--silent" | "--verify");
         let words: Vec<String> = s.words().iter().map(source).filter(matters).map(str::to_owned).collect();
-        let varies =
-            matches!(s.name(), "date" | "mktemp" | "uuidgen" | "openssl" | "shuf" | "cat" | "curl" | "kubectl");
-        (words.len() > 1 && !varies).then_some(words)
+        (words.len() > 1 && is_read).then_some(words)
     };
     let mut look = |list: &[Statement]| {
         for pair in list.windows(2) {

@@ -112,8 +112,8 @@ fn told(lower: &str) -> Vec<f64> {
     words.filter_map(number).collect()
 }
 
-/// Whether what a finding says verify expects follows from setup and the prompt: a number is the sum of one in setup and one in the prompt
-/// that changes it, their difference or product, or the sum of two numbers in setup; `total=7` is one of the answers `total=N`.
+/// Whether what a finding says verify expects follows from setup and the prompt: the number is the sum, difference or product of one in setup
+/// and the one of the prompt, in a sentence that speaks of a change; `total=7` is one of the answers `total=N`.
 pub(super) fn explains(view: &TaskView<'_>, finding: &Diagnostic) -> bool {
     let compares = finding.message.contains("the prompt says");
     let Some(expected) = finding.message.strip_prefix("verify expects ").filter(|_| compares) else { return false };

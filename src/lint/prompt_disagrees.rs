@@ -183,9 +183,7 @@ fn is_told(lower: &str, text: &str) -> bool {
 
 /// Whether a word in capitals is the state after a verb of the prompt: `CLOSED`, for `close it`.
 fn is_state_of(lower: &str, word: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    let stem = word.strip_suffix("ed").filter(|stem| stem.len() > 3);
-    stem.is_some_and(|stem| texts::words(lower, |c| c.is_ascii_alphabetic()).any(|(_, verb)| verb.starts_with(stem)))
+    texts::verbs_for(&word.to_ascii_lowercase()).iter().any(|verb| texts::has_word(lower, verb))
 }
 
 /// Whether each occurrence of a number in the prompt is followed by a unit.

@@ -180,6 +180,14 @@ pub(super) fn written_apart(text: &str, kind: &str) -> bool {
     ends(0) || text.ends_with('s') && ends(1)
 }
 
+/// The verbs that may bring about a state: `close` for `closed`, `stop` for `stopped`. Both are in lower case.
+pub(super) fn verbs_for(state: &str) -> Vec<String> {
+    let stem = state.strip_suffix("ed").filter(|stem| stem.len() > 2 && stem.bytes().all(|b| b.is_ascii_lowercase()));
+    let Some(stem) = stem else { return Vec::new() };
+    let single = stem.as_bytes().windows(2).last().filter(|pair| pair[0] == pair[1]).map(|_| &stem[..stem.len() - 1]);
+    [Some(stem.to_owned()), Some(format!("{stem}e")), single.map(str::to_owned)].into_iter().flatten().collect()
+}
+
 /// Opposite states: a check that accepts both decides nothing.
 const OPPOSITES: [(&str, &str); 14] = [
     ("open", "closed"),

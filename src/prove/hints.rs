@@ -432,7 +432,7 @@ fn filled_in(word: &bash::ast::Word, variable: &dyn Fn(&str) -> Option<String>) 
     word.parts.iter().map(part).collect()
 }
 
-/// Texts that an output must not be.
+/// Texts that an output must not be, and one that is a pattern.
 fn denials(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
     let mut denied: Vec<String> = expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env));
     denied.truncate(3);
@@ -440,6 +440,8 @@ fn denials(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) 
     let outside =
         least.and_then(|least| least.checked_sub(1)).into_iter().chain(most.and_then(|most| most.checked_add(1)));
     denied.extend(outside.map(|n| n.to_string()));
+    // As a pattern, this matches what it is compared with: `[[ text == $V ]]`.
+    denied.push("*".to_owned());
     denied
 }
 

@@ -153,7 +153,7 @@ pub fn is_plain_number(text: &str) -> bool {
 pub const HANGS: i32 = 137;
 
 /// Answers that fool a shell or a comparison which takes a value for more than data. `VALUE` is the expected text.
-pub const HOSTILE: [&str; 14] = [
+pub const HOSTILE: [&str; 15] = [
     "VALUE",
     "VALUE\n\n\n",
     " VALUE \n",
@@ -163,6 +163,7 @@ pub const HOSTILE: [&str; 14] = [
     "\"; touch PWNED; \"\n",
     "$(touch PWNED)`touch PWNED`; touch PWNED\n",
     "a b  *\n",
+    "*\n",
     "\\\u{fc}\u{4e2d}\n",
     "9223372036854775808\n",
     "-n\n",
