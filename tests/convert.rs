@@ -588,7 +588,7 @@ fn errors_in_script_files_do_not_prevent_a_conversion() {
 #[test]
 fn a_task_whose_script_needs_a_file_outside_of_the_tree_is_not_written() {
     let world = World::new(&[]);
-    let script = "#!/usr/bin/env bash\n. ../helpers/lib.sh\nq=$(mktemp)\ncheck \"$q\"\n";
+    let script = "#!/usr/bin/env bash\n. ../helpers/lib.sh\nq=$(date +%s)\ncheck \"$q\"\n";
     world.write("suite/helpers/lib.sh", "check() { test -s \"$1\"; }\n");
     world.write("suite/one/verify.sh", script);
     make_executable(&world.path("suite/one/verify.sh"));

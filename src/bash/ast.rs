@@ -127,6 +127,8 @@ pub enum Redirect {
     ToStderr,
     /// `> FILE`.
     Write(Word),
+    /// `>> FILE`.
+    Append(Word),
     /// `< FILE`.
     Read(Word),
     /// `<<EOF`: the content of the here-document.
@@ -612,6 +614,11 @@ impl<'s> Reader<'s> {
                         attach(&mut kind, simple.redirects, Vec::new())?;
                         kind
                     }
+                    // `let n++` is `((n++))`.
+                    [name, word] if name.source == "let" && simple.env.is_empty() && simple.redirects.is_empty() => {
+                        let changed = word.literal().and_then(|text| arithmetic(&format!("(({text}))")));
+                        changed.unwrap_or(Kind::Simple(simple))
+                    }
                     _ => Kind::Simple(simple),
                 }
             }
@@ -644,7 +651,7 @@ impl<'s> Reader<'s> {
                         list[0] = first;
                         Kind::Not(Box::new(plain(node.byte_range(), Kind::Pipeline(list))))
                     }
-                    _ => Kind::Pipeline(list),
+                    _ => piped(list),
                 }
             }
             "list" => {
@@ -898,7 +905,9 @@ impl<'s> Reader<'s> {
             match self.redirect(*redirect)? {
                 Redirect::ToStderr if redirects.len() == 1 => return Some(Kind::Group(body)),
                 Redirect::Merge => {}
-                Redirect::Write(_) | Redirect::Other if log.is_none() && redirect.kind() == "file_redirect" => {
+                Redirect::Write(_) | Redirect::Append(_) | Redirect::Other
+                    if log.is_none() && redirect.kind() == "file_redirect" =>
+                {
                     let file = redirect.child_by_field_name("destination")?;
                     let sign = self.script.text.get(redirect.start_byte()..file.start_byte())?.trim();
                     let append = matches!(sign, ">>" | "1>>" | "&>>");
@@ -910,6 +919,13 @@ impl<'s> Reader<'s> {
         }
         let (file, append) = log?;
         Some(Kind::Logged { body, file, append })
+    }
+
+    /// Whether the name of a file goes on after the node that should contain it.
+    fn is_cut(&self, node: Node<'s>) -> bool {
+        let end = node.child_by_field_name("destination").map_or(node.end_byte(), |file| file.end_byte());
+        let ends = |c: char| c.is_whitespace() || ";&|)<>`".contains(c);
+        self.script.text[end..].starts_with(|c: char| !ends(c))
     }
 
     fn redirect(&self, node: Node<'s>) -> Option<Redirect> {
@@ -938,6 +954,8 @@ impl<'s> Reader<'s> {
                 "2>&1" => Redirect::Merge,
                 ">&2" | "1>&2" => Redirect::ToStderr,
                 "</dev/null" => return None,
+                // In the grammar, a name such as `a-$n.log` may end at its last `$`.
+                _ if self.is_cut(node) => Redirect::Other,
                 _ => {
                     let digits = text.trim_start_matches('1');
                     if let (Some(rest), Some(from)) = (text.strip_prefix('<'), node.child_by_field_name("destination"))
@@ -946,7 +964,8 @@ impl<'s> Reader<'s> {
                         return Some(Redirect::Read(self.word(from)));
                     }
                     match (digits.strip_prefix('>'), node.child_by_field_name("destination")) {
-                        (Some(rest), Some(to)) if !rest.starts_with(['>', '&', '|']) => Redirect::Write(self.word(to)),
+                        (Some(rest), Some(to)) if rest.starts_with('>') => Redirect::Append(self.word(to)),
+                        (Some(rest), Some(to)) if !rest.starts_with(['&', '|']) => Redirect::Write(self.word(to)),
                         _ => Redirect::Other,
                     }
                 }
@@ -957,6 +976,28 @@ impl<'s> Reader<'s> {
 
 fn plain(range: Range<usize>, kind: Kind) -> Stmt {
     Stmt { range, kind, comments: Vec::new(), background: false }
+}
+
+/// A pipeline. In the grammar, what follows `a | b | c && d` may be below the last pipe.
+fn piped(mut list: List) -> Kind {
+    let behind = |list: List, pair: Box<[Stmt; 2]>, range: Range<usize>| {
+        let [last, other] = *pair;
+        let begin = list.first().map_or(range.start, |first| first.range.start);
+        let end = last.range.end;
+        let last = match last {
+            Stmt { kind: Kind::Pipeline(inner), background: false, .. } => inner,
+            last => vec![last],
+        };
+        Box::new([plain(begin..end, piped([list, last].concat())), other])
+    };
+    match list.pop() {
+        Some(Stmt { kind: Kind::And(pair), range, background: false, .. }) => Kind::And(behind(list, pair, range)),
+        Some(Stmt { kind: Kind::Or(pair), range, background: false, .. }) => Kind::Or(behind(list, pair, range)),
+        last => {
+            list.extend(last);
+            Kind::Pipeline(list)
+        }
+    }
 }
 
 /// `((a < 3))` as a test, and `((a++))` as a step. An unset variable counts as 0.
@@ -973,14 +1014,25 @@ fn arithmetic(text: &str) -> Option<Kind> {
         && is_name(name.trim())
         && by.trim().bytes().all(|b| b.is_ascii_digit())
     {
-        return Some(Kind::Step(name.trim().to_owned()));
+        let name = name.trim();
+        if by.trim() == "1" {
+            return Some(Kind::Step(name.to_owned()));
+        }
+        let value = Some(Word::read(&format!("$(({name}+{}))", by.trim()), 0));
+        let (name, array) = (name.to_owned(), None);
+        return Some(Kind::Assign(vec![Assign { name, value, export: false, local: false, odd: false, array }]));
     }
     let operators = [("==", "-eq"), ("!=", "-ne"), ("<=", "-le"), (">=", "-ge"), ("<", "-lt"), (">", "-gt")];
-    let (a, b, operator) = operators
-        .into_iter()
-        .find_map(|(sign, word)| inner.split_once(sign).map(|(a, b)| (a.trim(), b.trim(), word)))?;
+    let compared =
+        operators.into_iter().find_map(|(sign, word)| inner.split_once(sign).map(|(a, b)| (a.trim(), b.trim(), word)));
+    // `((n))` is true if the number is not 0.
+    let (a, b, operator) = compared.unwrap_or((inner, "0", "-ne"));
     let operand = |text: &str| -> Option<String> {
         let name = text.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
+        let count = text.strip_prefix("${#").and_then(|text| text.strip_suffix("[@]}"));
+        if count.is_some_and(is_name) {
+            return Some(format!("\"{text}\""));
+        }
         match (is_name(name), text.parse::<u64>()) {
             (true, _) => Some(format!("\"${{{name}:-0}}\"")),
             (_, Ok(number)) => Some(number.to_string()),

@@ -186,7 +186,7 @@ fn is_simple(run: &str) -> bool {
     is_pipeline(run) && bash::program(run).is_some_and(|program| program.commands().into_iter().all(is_literal))
 }
 
-/// Whether a shell text is one command or one pipeline, which only reads files.
+/// Whether a shell text is one command or one pipeline, which reads files or writes its output to one.
 pub fn is_pipeline(run: &str) -> bool {
     let Some(script) = bash::parse(run.strip_prefix(PIPEFAIL).unwrap_or(run)) else { return false };
     let program = script.program();
@@ -195,14 +195,13 @@ pub fn is_pipeline(run: &str) -> bool {
         Kind::Pipeline(parts) => parts.as_slice(),
         _ => std::slice::from_ref(statement),
     };
-    let is_command = |part: &Statement| {
-        matches!(part.kind, Kind::Command(_)) && !part.background && !part.written && part.nested.is_empty()
-    };
-    let reads = |text: &str| text.starts_with('<') || text == "2>&1";
+    let is_command =
+        |part: &Statement| matches!(part.kind, Kind::Command(_)) && !part.background && part.nested.is_empty();
+    let plain = |text: &str| text.starts_with(['<', '>']) || text == "2>&1";
     program.sound
         && parts.iter().all(is_command)
         && script.of_kind("variable_assignment").is_empty()
-        && script.of_kind("file_redirect").into_iter().all(|redirect| reads(script.text(redirect)))
+        && script.of_kind("file_redirect").into_iter().all(|redirect| plain(script.text(redirect)))
         && ["heredoc_redirect", "herestring_redirect", "brace_expression", "extglob_pattern"]
             .iter()
             .all(|kind| script.of_kind(kind).is_empty())

@@ -293,7 +293,7 @@ pub fn read_only(steps: &[Step]) -> bool {
 
 /// Whether a text runs commands, none of which changes anything.
 fn changes_nothing(text: &str) -> bool {
-    if !is_line(text) && !text.contains(['\n', ';', '&']) {
+    if !is_line(text) && !text.contains(['\n', ';', '&', '>']) {
         return only_looks(text);
     }
     let Some(program) = bash::program(text) else { return false };

@@ -27,7 +27,7 @@ pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
     }
     let (text, literal) = match how.fixed {
         true => (escaped(pattern), true),
-        false => translate(pattern, how.extended)?,
+        false => translate(pattern, how.extended, true)?,
     };
     if how.word {
         let inside = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -50,7 +50,7 @@ pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
 
 /// Translates the right side of `=~`, which matches within the whole text.
 pub fn whole(pattern: &str) -> Option<String> {
-    let (text, _) = translate(pattern, true)?;
+    let (text, _) = translate(pattern, true, false)?;
     Some(format!("(?s){text}"))
 }
 
@@ -68,8 +68,8 @@ fn unescape(pattern: &str) -> String {
     out
 }
 
-/// Translates to RE2 syntax, and returns whether the pattern is a plain text.
-fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
+/// Translates to RE2 syntax, and returns whether the pattern is a plain text. `lines`: it matches within lines.
+fn translate(pattern: &str, extended: bool, lines: bool) -> Option<(String, bool)> {
     let mut out = String::new();
     let mut literal = true;
     let mut chars = pattern.chars().peekable();
@@ -111,9 +111,10 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
             '[' => {
                 literal = false;
                 out.push('[');
-                // A negated class would match the end of a line.
-                if chars.peek() == Some(&'^') {
-                    return None;
+                if chars.next_if_eq(&'^').is_some() {
+                    // Here, a bracket that closes is a member of the class.
+                    (chars.peek() != Some(&']')).then_some(())?;
+                    out.push_str(if lines { "^\\n" } else { "^" });
                 }
                 loop {
                     match chars.next()? {
@@ -144,6 +145,21 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
                 }
                 literal = false;
                 out.push(c);
+            }
+            // `{2}`, `{2,}`, `{2,4}`
+            '{' if extended && !first => {
+                let mut count = String::new();
+                loop {
+                    match chars.next()? {
+                        '}' => break,
+                        c => count.push(c),
+                    }
+                }
+                let number = |text: &str| text.parse::<u8>().is_ok() && text.bytes().all(|b| b.is_ascii_digit());
+                let (least, most) = count.split_once(',').unwrap_or((&count, ""));
+                (number(least) && (most.is_empty() || number(most))).then_some(())?;
+                literal = false;
+                out.push_str(&format!("{{{count}}}"));
             }
             '{' | '}' if extended => return None,
             c => out.push_str(&escaped(&c.to_string())),
@@ -319,7 +335,11 @@ mod tests {
         assert_eq!(grep("a|b", plain), Some(Wanted::Contains("a|b".to_owned())));
         let extended = Grep { extended: true, ..plain };
         assert_eq!(grep("a|b", extended), Some(Wanted::Matches("a|b".to_owned())));
-        for strange in ["[^a]", r"\w", r"\<a", "a{2}", "*a"] {
+        let matches = |text: &str| Some(Wanted::Matches(text.to_owned()));
+        assert_eq!(grep("^[0-9a-f]{7,40}$", extended), matches("(?m)^[0-9a-f]{7,40}$"));
+        assert_eq!(grep("[^/ ]+", extended), matches(r"[^\n/ ]+"));
+        assert_eq!(whole("^[^/]+/[^/]{2}$"), Some("(?s)^[^/]+/[^/]{2}$".to_owned()));
+        for strange in ["[^]a]", r"\w", r"\<a", "{2}", "a{,2}", "a{x}", "a{2", "*a"] {
             assert_eq!(grep(strange, extended), None, "{strange}");
         }
     }

@@ -89,8 +89,8 @@ pub struct Scope {
     pub own: HashSet<String>,
     /// Files that contain the values of variables.
     pub files: HashMap<String, String>,
-    /// Arrays of known words.
-    pub arrays: HashMap<String, Vec<String>>,
+    /// Arrays of words.
+    pub arrays: HashMap<String, Vec<Text>>,
     /// The directory of the scripts, as a path from the directory in which their commands run.
     pub dir: PathBuf,
     /// Variables that the script only initializes with a number and increments.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::emit::{Entry, Item, Value};
+use super::{
+    emit::{Entry, Item, Value},
+    pattern,
+};
 use crate::{
     bash::{self, program},
     builtin::command::ExitCode,
@@ -149,6 +152,22 @@ impl Not {
         }
     }
 
+    /// Combines both, if one pattern can express both.
+    fn and(self, other: Self) -> Option<Self> {
+        if self == other {
+            return Some(self);
+        }
+        // Outside of a group, flags would apply to both.
+        let plain = |text: &str| !text.contains(['{', '\n']) && !text.starts_with("(?");
+        let pattern = |not: &Self| match not {
+            Self::Equals(text) if plain(text) => Some(format!("^{}$", pattern::escaped(text))),
+            Self::Contains(text) if plain(text) => Some(pattern::escaped(text)),
+            Self::Matches(text) if plain(text) => Some(text.clone()),
+            _ => None,
+        };
+        Some(Self::Matches(format!("{}|{}", pattern(&self)?, pattern(&other)?)))
+    }
+
     fn text(&mut self) -> &mut String {
         match self {
             Self::Equals(text) | Self::Contains(text) | Self::Matches(text) => text,
@@ -199,6 +218,10 @@ impl Expect {
                 (a, b) => Some(a.or(b)),
             }
         }
+        let none = |a: Option<Not>, b: Option<Not>| match (a, b) {
+            (Some(a), Some(b)) => Some(Some(a.and(b)?)),
+            (a, b) => Some(a.or(b)),
+        };
         let exit_code = match (self.exit_code, other.exit_code) {
             (a, b) if a == b => a,
             (ExitCode::Any, ExitCode::Is(0)) | (ExitCode::Is(0), ExitCode::Any) => ExitCode::Any,
@@ -240,16 +263,26 @@ impl Expect {
                 contains: None,
                 matches: Some(template::escape(&format!("(?s){}", ways.join("|")))),
                 range: self.range.and(other.range),
-                not: one(self.not, other.not)?,
+                not: none(self.not, other.not)?,
             });
         }
+        // A text that matches such a pattern is not empty.
+        let fills = |pattern: &Option<String>| {
+            let regex = pattern.as_ref().and_then(|pattern| regex::Regex::new(pattern).ok());
+            regex.is_some_and(|regex| !regex.is_match(""))
+        };
+        let matches = match (self.matches, other.matches) {
+            (Some(any), other) if any == NOT_EMPTY && fills(&other) => other,
+            (own, Some(any)) if any == NOT_EMPTY && fills(&own) => own,
+            (own, other) => one(own, other)?,
+        };
         Some(Self {
             exit_code,
             equals: one(self.equals, other.equals)?,
             contains: one(self.contains, other.contains)?,
-            matches: one(self.matches, other.matches)?,
+            matches,
             range: self.range.and(other.range),
-            not: one(self.not, other.not)?,
+            not: none(self.not, other.not)?,
         })
     }
 }

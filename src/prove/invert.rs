@@ -159,6 +159,12 @@ fn skipped(name: &str, words: &[String]) -> Option<usize> {
     })
 }
 
+/// The line that `sed -n 2p` and `awk 'NR==2'` print, counted from 0.
+pub fn nth_line(argv: &[String]) -> Option<usize> {
+    let (name, words) = argv.split_first()?;
+    skipped(name, words).filter(|_| matches!(name.as_str(), "sed" | "awk"))
+}
+
 /// The field that `awk '{print $2}'` or `cut -d, -f2` prints, counted from 1, and the separator of fields. `None` for other filters.
 pub fn field(argv: &[String]) -> Option<(usize, String)> {
     let option = |flag: &str| {

@@ -87,9 +87,10 @@ impl Variables {
                 values.chain(&simple.words).for_each(|word| self.parts(&word.parts));
                 for redirect in &simple.redirects {
                     match redirect {
-                        Redirect::Write(word) | Redirect::Read(word) | Redirect::Herestring(word) => {
-                            self.parts(&word.parts)
-                        }
+                        Redirect::Write(word)
+                        | Redirect::Append(word)
+                        | Redirect::Read(word)
+                        | Redirect::Herestring(word) => self.parts(&word.parts),
                         Redirect::Heredoc(parts) => self.parts(parts),
                         _ => {}
                     }

@@ -301,8 +301,13 @@ impl Script {
         let text = match operator {
             "=" | "==" | "!=" | "=~" if is_glob || operator == "=~" => {
                 let text = self.text(other).unwrap_or_else(|| other.source.replace(['"', '\''], ""));
-                let is_whole = operator == "=~" && text.starts_with('^') && text.ends_with('$');
+                let sampled = if operator == "=~" { None } else { of_glob(&text) };
+                let is_whole = match &sampled {
+                    Some(_) => !text.starts_with('*') && !text.ends_with('*'),
+                    None => operator == "=~" && text.starts_with('^') && text.ends_with('$'),
+                };
                 let fragment = match operator {
+                    _ if sampled.is_some() => sampled.unwrap_or_default(),
                     "=~" => invert::sample(&text, true),
                     // A quoted `*` is part of the text.
                     _ => match other.parts.iter().map(fixed).collect::<Option<String>>() {
@@ -600,10 +605,10 @@ impl Script {
         wanted.into_iter().map(solve).filter(|(_, texts)| !texts.is_empty()).collect()
     }
 
-    /// A text of several lines that meets every requirement on its first and last line, on the number of its lines, on the
+    /// A text of several lines that meets every requirement on its first, its last and its nth line, on the number of its lines, on the
     /// number of lines with a pattern, and on parts of it. `None` if there are other requirements, or only one.
     fn composed(&self, argv: &[String]) -> Option<String> {
-        let (mut first, mut last, mut count) = (None, None, None);
+        let (mut nth, mut last, mut count) = (BTreeMap::new(), None, None);
         let (mut lines, mut many, mut asked) = (Vec::new(), Vec::new(), 0);
         for ((source, filters, text), is_part) in
             self.whole.iter().map(|whole| (whole, false)).chain(self.parts.iter().map(|part| (part, true)))
@@ -615,7 +620,10 @@ impl Script {
             let number = text.parse::<usize>().ok().filter(|number| *number <= MOST_LINES);
             match filters.as_slice() {
                 [] if is_part => lines.push(text.clone()),
-                [one] if is_one_line(one, "head") => first = first.or(Some(text.clone())),
+                [one] if is_one_line(one, "head") => drop(nth.entry(0).or_insert(text.clone())),
+                [one] if invert::nth_line(one).is_some() => {
+                    nth.entry(invert::nth_line(one)?).or_insert(text.clone());
+                }
                 [one] if is_one_line(one, "tail") => last = last.or(Some(text.clone())),
                 [one] if one[0] == "wc" && one.iter().any(|word| word == "-l") => count = count.or(Some(number?)),
                 [one] if is_count(one) => many.push((pattern_of(one)?, number?)),
@@ -625,11 +633,13 @@ impl Script {
             asked += 1;
         }
         // Numbers that are compared by `-ge` are asked for with their neighbors.
-        let has_lines = first.is_some() || last.is_some() || count.is_some() || !many.is_empty();
+        let has_lines = !nth.is_empty() || last.is_some() || count.is_some() || !many.is_empty();
         if asked < 2 || !has_lines {
             return None;
         }
-        let mut all: Vec<String> = first.into_iter().chain(lines).collect();
+        let until = nth.keys().last().map_or(0, |at| at + 1);
+        let head = (0..until).map(|at| nth.get(&at).cloned().unwrap_or_else(|| format!("row-{at}")));
+        let mut all: Vec<String> = head.chain(lines).collect();
         for (pattern, wanted) in many {
             let known = all.iter().chain(&last).filter(|line| line.contains(&pattern)).count();
             all.extend(std::iter::repeat_n(pattern, wanted.saturating_sub(known)));
@@ -739,6 +749,18 @@ pub fn path(text: &str) -> Option<String> {
     let is_own = ["/proc", "/sys", "/dev", "/usr", "/bin"].iter().any(|root| text.starts_with(root));
     let is_path = is_plain && !is_own && !matches!(name, "" | "." | "..") && !text.starts_with('-');
     is_path.then(|| text.to_owned())
+}
+
+/// A text that matches a glob with `?` or `[…]`, without what `*` stands for.
+fn of_glob(glob: &str) -> Option<String> {
+    glob.contains(['?', '[']).then_some(())?;
+    let pattern = glob.chars().map(|c| match c {
+        '*' => String::new(),
+        '?' => "[a-z0-9]".to_owned(),
+        '[' | ']' | '-' => c.to_string(),
+        c => regex::escape(&c.to_string()),
+    });
+    Some(invert::sample(&pattern.collect::<String>(), true))
 }
 
 /// What a part of a glob stands for by itself; `None` if only a run knows it.
@@ -907,7 +929,7 @@ mod tests {
 
     #[test]
     fn answers_that_a_script_requires_are_found() {
-        let cases: [(&str, &[&str]); 27] = [
+        let cases: [(&str, &[&str]); 29] = [
             ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
             ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),
             ("if kubectl get x | grep -q up; then exit 1; fi\nkubectl get x | grep -q on", &["on"]),
@@ -958,6 +980,8 @@ mod tests {
             ("W=$(printf '%s\\n' a b)\nA=$(kubectl get x)\n[ \"$A\" != \"$W\" ] && exit 1", &["a\nb"]),
             ("P=$(kubectl get x | jq '.a // empty')\n[ -n \"$P\" ]", &[r#"{"a":"some"}"#]),
             ("A=$(kubectl get x)\ncase \"$A\" in\n  *\"a b\"*) ;;\n  *) exit 1 ;;\nesac", &["a b"]),
+            ("V=$(kubectl get x)\n[[ \"$V\" == v1.3[0-9].? ]] || exit 1", &["v1.31.a"]),
+            ("[ \"$(sed -n 1p f)\" = a ]\n[ \"$(awk 'NR==3' f)\" = c ] || exit 1", &["a\nrow-1\nc"]),
             ("kubectl get x > /tmp/x\n[ \"$(jq -r .a /tmp/x)\" = up ]", &[r#"{"a":"up"}"#]),
         ];
         for (script, wanted) in cases {

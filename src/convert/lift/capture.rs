@@ -32,6 +32,8 @@ struct Capture {
     fallback: Option<Fallback>,
     /// The value of the variable is the number of lines.
     lines: bool,
+    /// What replaces an empty value: `V=${V:-0}`.
+    default: Option<String>,
     demands: Vec<Demand>,
     comments: Vec<String>,
 }
@@ -41,6 +43,8 @@ enum Fallback {
     Output,
     /// That, and this text: `|| echo 0`.
     Else(String),
+    /// Only this text: `V=$(…) || V=0`.
+    Instead(String),
 }
 
 /// What a test requires of a variable.
@@ -114,7 +118,7 @@ impl<'a> Lifter<'a> {
         for capture in &captures {
             let id = self.shared.id(&capture.var.replace('_', "-"));
             let whole = !capture.lines
-                && !matches!(capture.fallback, Some(Fallback::Else(_)))
+                && !matches!(capture.fallback, Some(Fallback::Else(_) | Fallback::Instead(_)))
                 && matches!(capture.out.steps.last().map(|s| &s.kind), Some(step::Kind::Command { .. }));
             let hole = whole.then(|| Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None, true));
             st.scope.set(&capture.var, hole);
@@ -122,7 +126,7 @@ impl<'a> Lifter<'a> {
         }
         let mut ended = None;
         while let Some(stmt) = rest.get(at) {
-            if self.idle(stmt) {
+            if self.idle(stmt) || self.defaulted(stmt, &mut captures, st) {
                 at += 1;
                 continue;
             }
@@ -157,7 +161,7 @@ impl<'a> Lifter<'a> {
             let used = compared
                 || format!("{ended:?}").contains(&format!("{{steps.{id}."))
                 || ended.is_none() && statement::reads(later, &var);
-            if used && !whole {
+            if used && (!whole || capture.default.is_some()) {
                 return None;
             }
             let comments = capture.comments.clone();
@@ -198,6 +202,36 @@ impl<'a> Lifter<'a> {
             Some(Flow::Passes(more, ending)) => Some(Next::End(Flow::Passes(out.then(more), ending))),
             Some(Flow::Fails(_)) => None,
         }
+    }
+
+    /// `V=${V:-0}` before any test of `V`: from there on, the captured value has a default.
+    fn defaulted(&self, stmt: &Stmt, captures: &mut [Capture], st: &State) -> bool {
+        let Kind::Assign(assigns) = &stmt.kind else { return false };
+        let [assign] = assigns.as_slice() else { return false };
+        let Some([Part::Var { name, default: Some(default), .. }]) = assign.value.as_ref().map(|w| w.parts.as_slice())
+        else {
+            return false;
+        };
+        let own = *name == assign.name && !assign.odd && !assign.export && !assign.local;
+        let capture = captures.iter_mut().find(|c| own && c.var == *name && c.default.is_none() && !c.lines);
+        match (capture, st.scope.parts(default, true).and_then(|text| self.fixed(&text))) {
+            (Some(capture), Some(text)) if capture.demands.is_empty() => {
+                capture.default = Some(text);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `V=$(…) || V=0`: returns the assignment of the command, and the text that replaces what it prints.
+    pub(super) fn replaced<'s>(&self, stmt: &'s Stmt, st: &State) -> Option<(&'s Stmt, String)> {
+        let Kind::Or(pair) = &stmt.kind else { return None };
+        let (inner, name, otherwise) = statement::captures(stmt)?;
+        let [Stmt { kind: Kind::Assign(assigns), background: false, .. }] = otherwise else { return None };
+        let [assign] = assigns.as_slice() else { return None };
+        let plain = assign.name == name && !assign.odd && !assign.export && !assign.local && !pair[0].background;
+        let text = self.fixed(&st.scope.parts(&assign.value.as_ref().filter(|_| plain)?.parts, true)?)?;
+        Some((inner, text))
     }
 
     /// Whether a statement only prints, unconditionally or depending on known values.
@@ -243,9 +277,14 @@ impl<'a> Lifter<'a> {
     }
 
     fn one_capture(&self, stmt: &Stmt, st: &State) -> Option<Capture> {
+        let replaced = self.replaced(stmt, st);
+        let stmt = replaced.as_ref().map_or(stmt, |(inner, _)| inner);
         let Kind::Assign(assigns) = &stmt.kind else { return None };
         let [assign] = assigns.as_slice() else { return None };
-        let special = statement::is_special(&assign.name);
+        // A temporary file whose name is in `TMP` is not the directory that some programs look for there.
+        let temporary = assign.name == "TMP"
+            && assign.value.as_ref().is_some_and(|word| word.source.trim_start_matches('"').starts_with("$(mktemp"));
+        let special = statement::is_special(&assign.name) && !temporary;
         if assign.odd || assign.export || special || st.scope.wild.contains(&assign.name) {
             return None;
         }
@@ -253,7 +292,10 @@ impl<'a> Lifter<'a> {
         let list = ast::read(&bash::parse(text)?)?;
         let [inner] = list.as_slice() else { return None };
         // `local V=$(…)` has the status of `local`.
-        let mut fallback = (!st.errexit || assign.local).then_some(Fallback::Output);
+        let mut fallback = match replaced {
+            Some((_, text)) => Some(Fallback::Instead(text)),
+            None => (!st.errexit || assign.local).then_some(Fallback::Output),
+        };
         if st.errexit && st.fragile && fallback.is_none() && !matches!(inner.kind, Kind::Or(_)) {
             return None;
         }
@@ -276,7 +318,16 @@ impl<'a> Lifter<'a> {
                 let fallback = (!st.errexit || assign.local).then_some(Fallback::Output);
                 let (var, out) = (assign.name.clone(), self.line(inner, st, st.pipefail)?);
                 let (demands, comments) = (Vec::new(), Vec::new());
-                return Some(Capture { var, out, pipeline: None, fallback, lines: false, demands, comments });
+                return Some(Capture {
+                    var,
+                    out,
+                    pipeline: None,
+                    fallback,
+                    lines: false,
+                    default: None,
+                    demands,
+                    comments,
+                });
             }
             inner = &pair[0];
         }
@@ -284,13 +335,19 @@ impl<'a> Lifter<'a> {
         let strict = st.pipefail && !matches!(fallback, Some(Fallback::Output));
         let capture = |out, fallback, lines| {
             let (var, demands, comments) = (assign.name.clone(), Vec::new(), Vec::new());
-            Some(Capture { var, out, pipeline: None, fallback, lines, demands, comments })
+            Some(Capture { var, out, pipeline: None, fallback, lines, default: None, demands, comments })
         };
         let line = |fallback| capture(self.line(inner, st, strict)?, fallback, false);
         match &inner.kind {
-            Kind::Simple(simple) if simple.redirects.iter().any(|r| matches!(r, Redirect::Read(_))) => line(fallback),
+            Kind::Simple(simple)
+                if simple.redirects.iter().any(|r| matches!(r, Redirect::Read(_) | Redirect::Merge)) =>
+            {
+                line(fallback)
+            }
+            // A value that is used later is an output, which no request has.
+            Kind::Simple(simple) if st.as_line && self.name(simple) == Some("curl") => line(fallback),
             Kind::Simple(simple) => {
-                let own = ["echo", "printf", "date", "basename", "dirname", "mktemp", "pwd", "cd"];
+                let own = ["echo", "printf", "date", "basename", "dirname", "pwd", "cd"];
                 let name = self.name(simple)?;
                 if own.contains(&name) || name == "cat" && !(simple.words.len() == 2 && simple.redirects.is_empty()) {
                     return None;
@@ -308,7 +365,7 @@ impl<'a> Lifter<'a> {
                     Some(at) if at > 0 => {
                         // `wc` succeeds, whatever it counts.
                         match (&fallback, strict) {
-                            (Some(Fallback::Else(_)), true) => return None,
+                            (Some(Fallback::Else(_) | Fallback::Instead(_)), true) => return None,
                             (_, false) => fallback = Some(Fallback::Output),
                             _ => {}
                         }
@@ -384,13 +441,39 @@ impl<'a> Lifter<'a> {
             captures.push(self.one_capture(&stmt, &State { errexit: false, fragile: false, ..st.clone() })?);
             plain.push(Word::read(&if *quoted { format!("\"${var}\"") } else { format!("${var}") }, 0));
         }
+        // `[ "$(a)" = "$(b)" ]`: the second is compared with what the first has printed.
+        let mut st = st.clone();
+        let read = match (plain.as_slice(), captures.as_slice()) {
+            ([a, _, b], [first, _])
+                if [a, b].iter().all(|word| word.source.starts_with('"'))
+                    && !first.lines
+                    && matches!(first.fallback, Some(Fallback::Output))
+                    && matches!(first.out.steps.last().map(|s| &s.kind), Some(step::Kind::Command { .. })) =>
+            {
+                let id = self.shared.id("expected");
+                st.scope.set(&first.var, Some(Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None, true)));
+                Some((first.var.clone(), id))
+            }
+            _ => None,
+        };
+        let st = &st;
         for demand in self.expression(&plain, double, positive, &captures, st)? {
             captures.iter_mut().find(|c| c.var == demand.var)?.demands.push(demand);
         }
         let mut out = Out::none();
         for capture in captures {
-            (!capture.demands.is_empty()).then_some(())?;
-            out = out.then(self.built(capture, st)?);
+            match read.as_ref().filter(|(var, _)| *var == capture.var && capture.demands.is_empty()) {
+                Some((_, id)) => {
+                    out = out.then(capture.out);
+                    let step = out.last()?;
+                    step.id = Some(id.clone());
+                    step.any_status();
+                }
+                None => {
+                    (!capture.demands.is_empty()).then_some(())?;
+                    out = out.then(self.built(capture, st)?);
+                }
+            }
         }
         Some(out)
     }
@@ -419,7 +502,7 @@ impl<'a> Lifter<'a> {
 
     /// Returns the command with all demands as its expectations.
     fn built(&self, capture: Capture, st: &State) -> Option<Out> {
-        let Capture { out, fallback, lines, demands, .. } = capture;
+        let Capture { out, fallback, lines, mut demands, .. } = capture;
         let code = |out: &Out| {
             let last = out.steps.last().map(|s| &s.kind);
             matches!(last, Some(step::Kind::Http { expect, .. }) if expect.status.as_deref() == Some("code"))
@@ -435,12 +518,18 @@ impl<'a> Lifter<'a> {
             step::Kind::Command { run, .. } => Some(run.as_str()),
             _ => None,
         });
+        // A plain decimal number has only digits.
+        let is_plain = |d: &Demand| matches!(d.kind, Ask::Number { .. }) && !d.lenient;
+        if demands.iter().any(is_plain) && !st.waiting && !run.is_some_and(pads) {
+            let digits = Ask::Text(Expect { matches: Some(DIGITS.to_owned()), ..Expect::default() });
+            demands.retain(|d| d.kind != digits);
+        }
         let filter = run.is_some_and(|run| out.steps.len() > 1 || super::filters(run));
+        let several = demands.iter().filter(|demand| matches!(demand.kind, Ask::Number { .. })).count() > 1;
         // The script compares what was printed, whatever the exit status.
         let mut any = false;
         let mut wanted = Expect::default();
-        let mut label = Label::Exact;
-        let mut why = "";
+        let mut why: Vec<&str> = Vec::new();
         for demand in &demands {
             let counts = lines || run.is_some_and(counts);
             let expect = match (&demand.kind, lines) {
@@ -462,7 +551,7 @@ impl<'a> Lifter<'a> {
                         octal: odd && *double,
                     };
                     if !counts {
-                        (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
+                        why.push(PLAIN_NUMBER);
                     }
                     match *operator {
                         "-eq" if how == pattern::Numeral::default() => {
@@ -477,6 +566,11 @@ impl<'a> Lifter<'a> {
                         {
                             Expect { range: Range::of(operator, *limit)?, ..Expect::default() }
                         }
+                        // Two patterns cannot be combined, but ranges of whole numbers can.
+                        _ if several && how == pattern::Numeral::default() && Range::of(operator, *limit).is_some() => {
+                            let matches = pattern::number("-ge", 0, how).map(|number| template::escape(&number));
+                            Expect { range: Range::of(operator, *limit)?, matches, ..Expect::default() }
+                        }
                         _ => {
                             let number = pattern::number(operator, *limit, how)?;
                             Expect { matches: Some(template::escape(&number)), ..Expect::default() }
@@ -485,17 +579,20 @@ impl<'a> Lifter<'a> {
                 }
             };
             if demand.bare {
-                (label, why) = (label.max(Label::Stronger), if why.is_empty() { BARE } else { why });
+                why.push(BARE);
             }
             if demand.lenient && !counts {
                 // A value that is not a number would end the wait.
                 (!st.waiting).then_some(())?;
-                let reason = if matches!(demand.kind, Ask::Number { .. }) { NOT_A_NUMBER } else { BARE };
-                (label, why) = (label.max(Label::Stronger), reason);
+                why.retain(|known| *known != PLAIN_NUMBER);
+                why.push(if matches!(demand.kind, Ask::Number { .. }) { NOT_A_NUMBER } else { BARE });
             }
             // If the command fails, the script compares this instead.
             match &fallback {
-                Some(Fallback::Else(text)) if holds(&demand.kind, &expect, text, lines) => return None,
+                Some(Fallback::Else(text) | Fallback::Instead(text)) if holds(&demand.kind, &expect, text, lines) => {
+                    return None;
+                }
+                Some(Fallback::Instead(_)) => {}
                 // Text after the output does not hide what is searched for in it, but a digit makes another number.
                 Some(Fallback::Else(_)) => {
                     let found = match &demand.kind {
@@ -523,18 +620,16 @@ impl<'a> Lifter<'a> {
         let mut out = out;
         if any && !code(&out) {
             out.last()?.any_status();
-        } else if fallback.is_some() {
-            label = label.max(Label::Stronger);
-            if why.is_empty() {
-                why = OUTPUT_STATUS;
-            }
+        } else if !matches!(fallback, None | Some(Fallback::Instead(_))) {
+            why.push(OUTPUT_STATUS);
         }
+        let told = |out: Out| why.iter().fold(out, |out, why| out.but(Label::Stronger, why));
         if code(&out) {
             let step::Kind::Http { expect, .. } = &mut out.last()?.kind else { return None };
             expect.status = Some(wanted.equals.filter(|c| c.len() == 3 && c.bytes().all(|b| b.is_ascii_digit()))?);
-            return Some(out.but(label, why));
+            return Some(told(out));
         }
-        Some(self.expecting(out, &wanted)?.but(label, why))
+        Some(told(self.expecting(out, &wanted)?))
     }
 
     /// Converts a statement that lets the list continue only if captured variables meet its demands. Returns the demands, what is
@@ -657,7 +752,7 @@ impl<'a> Lifter<'a> {
         st: &State,
     ) -> Option<Vec<Demand>> {
         let [Part::Var { name, default: None, quoted: true }] = word.parts.as_slice() else { return None };
-        captures.iter().find(|c| c.var == *name)?;
+        captures.iter().find(|c| c.var == *name && c.default.is_none())?;
         let expect = expect_of(self.wanted(grep, st)?);
         let expect = if positive { expect } else { Expect { not: Some(Not::of(&expect)?), ..Expect::default() } };
         Some(vec![Demand { var: name.clone(), kind: Ask::Text(expect), lenient: false, bare: false }])
@@ -684,10 +779,11 @@ impl<'a> Lifter<'a> {
         };
         let subject = |word: &Word| -> Option<(String, Option<String>, bool)> {
             let [Part::Var { name, default, quoted }] = word.parts.as_slice() else { return None };
-            captures.iter().find(|c| c.var == *name)?;
-            let default = match default {
-                Some(parts) => Some(ast::literal(parts)?),
-                None => None,
+            let capture = captures.iter().find(|c| c.var == *name)?;
+            let default = match (default, &capture.default) {
+                (_, Some(default)) => Some(default.clone()),
+                (Some(parts), None) => Some(ast::literal(parts)?),
+                (None, None) => None,
             };
             // Without quotes, an empty value leaves nothing to compare.
             Some((name.clone(), default, !quoted && !double))
@@ -726,7 +822,7 @@ impl<'a> Lifter<'a> {
                         }
                         let glob = double && !swapped && other.parts.iter().any(|p| matches!(p, Part::Other));
                         if glob {
-                            let expect = globbed(&other.source)?;
+                            let expect = self.globbed(&other.source, st)?;
                             let expect =
                                 if equal { expect } else { Expect { not: Not::of(&expect), ..Expect::default() } };
                             return one(var, text(expect), false);
@@ -777,6 +873,77 @@ impl<'a> Lifter<'a> {
         }
     }
 
+    /// Converts a pattern of `[[ … == PATTERN ]]`: `*text*`, `text*`, `v?.[0-9]*`. Quoted variables are texts.
+    pub(super) fn globbed(&self, source: &str, st: &State) -> Option<Expect> {
+        // Parts without pattern characters, and what is between them.
+        let (mut texts, mut gaps) = (vec![String::new()], Vec::new());
+        let mut quote = None;
+        let mut rest = source;
+        while let Some(c) = rest.chars().next() {
+            let mut len = c.len_utf8();
+            let text = texts.last_mut()?;
+            match (quote, c) {
+                (None, '"' | '\'') => quote = Some(c),
+                (Some(open), _) if c == open => quote = None,
+                (Some('"'), '$') => {
+                    let name = rest[1..].strip_prefix('{').and_then(|inner| inner.split_once('}'));
+                    let letters =
+                        |text: &str| text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+                    let (name, size) = match name {
+                        Some((name, _)) => (name, name.len() + 3),
+                        None => (&rest[1..=letters(&rest[1..])], letters(&rest[1..]) + 1),
+                    };
+                    text.push_str(&self.fixed(st.scope.get(name)?)?);
+                    len = size;
+                }
+                (None, '*') => {
+                    gaps.push(".*".to_owned());
+                    texts.push(String::new());
+                }
+                (None, '?') => {
+                    gaps.push(".".to_owned());
+                    texts.push(String::new());
+                }
+                (None, '[') => {
+                    let class = rest[1..].split(']').next()?;
+                    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+                    (!class.is_empty() && class.chars().all(plain)).then_some(())?;
+                    len = class.len() + 2;
+                    gaps.push(rest.get(..len)?.to_owned());
+                    texts.push(String::new());
+                }
+                (Some('"'), '\\') if rest[1..].starts_with(['"', '\\', '$', '`']) => {
+                    text.push_str(&rest[1..2]);
+                    len = 2;
+                }
+                (None, '\\' | '$' | '(' | '`' | '~') | (Some('"'), '`') => return None,
+                _ => text.push(c),
+            }
+            rest = rest.get(len..)?;
+        }
+        // `**` is `*`.
+        let any = |gap: &String| gap == ".*";
+        (quote.is_none()
+            && !gaps.windows(2).zip(&texts[1..]).any(|(pair, text)| text.is_empty() && pair.iter().all(any)))
+        .then_some(())?;
+        let starts = gaps.first().is_some_and(any) && texts[0].is_empty();
+        let ends = gaps.last().is_some_and(any) && texts.last()?.is_empty();
+        if let ([_, text, _], true, true) = (texts.as_slice(), starts, ends) {
+            (!text.is_empty()).then_some(())?;
+            return Some(Expect { contains: Some(template::escape(text)), ..Expect::default() });
+        }
+        let mut pattern = String::new();
+        for (at, text) in texts.iter().enumerate() {
+            pattern += &pattern::escaped(text);
+            let outer = at == 0 && starts || at + 1 == gaps.len() && ends;
+            pattern += gaps.get(at).filter(|_| !outer).map_or("", String::as_str);
+        }
+        (texts.iter().any(|text| !text.is_empty()) && regex::Regex::new(&pattern).is_ok()).then_some(())?;
+        let flags = if pattern.contains(".*") || gaps.iter().any(|gap| gap == ".") { "(?s)" } else { "" };
+        let (from, to) = (if starts { "" } else { "^" }, if ends { "" } else { "$" });
+        Some(Expect { matches: Some(template::escape(&format!("{flags}{from}{pattern}{to}"))), ..Expect::default() })
+    }
+
     /// Returns what `=~` requires of a text.
     pub(super) fn patterned(&self, other: &Word, st: &State) -> Option<Expect> {
         // `$2` of a function has the value of its argument.
@@ -803,6 +970,9 @@ impl<'a> Lifter<'a> {
         })
     }
 }
+
+/// The pattern of `[[ "$V" =~ ^[0-9]+$ ]]`.
+const DIGITS: &str = "(?s)^[0-9]+$";
 
 /// Whether a demand cannot be combined with the existing ones.
 fn crowded(demand: &Demand, captures: &[Capture]) -> bool {
@@ -870,30 +1040,6 @@ fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
         lenient: false,
         bare: a.bare || b.bare,
     }])
-}
-
-/// Converts a pattern: `*text*`, `text*` or `*text`.
-pub(super) fn globbed(source: &str) -> Option<Expect> {
-    let mut text = String::new();
-    let mut quote = None;
-    for c in source.trim_matches('*').chars() {
-        match (quote, c) {
-            (None, '"' | '\'') => quote = Some(c),
-            (Some(open), _) if c == open => quote = None,
-            (None, '*' | '?' | '[' | '\\' | '$' | '(' | '`') | (Some('"'), '\\' | '$' | '`') => return None,
-            _ => text.push(c),
-        }
-    }
-    if text.is_empty() || quote.is_some() {
-        return None;
-    }
-    let escaped = template::escape(&regex::escape(&text));
-    Some(match (source.starts_with('*'), source.ends_with('*')) {
-        (true, true) => Expect { contains: Some(template::escape(&text)), ..Expect::default() },
-        (false, true) => Expect { matches: Some(format!("^{escaped}")), ..Expect::default() },
-        (true, false) => Expect { matches: Some(format!("{escaped}$")), ..Expect::default() },
-        (false, false) => return None,
-    })
 }
 
 /// Whether a text meets a demand.

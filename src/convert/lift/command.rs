@@ -2,7 +2,7 @@
 
 use super::{
     Lifter, Out, PIPEFAIL, State, filters,
-    statement::{by_line, is_special},
+    statement::{by_line, here_string, is_special},
 };
 use crate::{
     bash::{
@@ -69,7 +69,10 @@ impl<'a> Lifter<'a> {
                 Redirect::Merge => merged = true,
                 Redirect::ToStderr if !captured => {}
                 Redirect::Heredoc(parts) if input.is_none() => input = Some(parts),
-                Redirect::Write(target) if !captured => return self.written_file(simple, target, st),
+                Redirect::Write(target) if !captured => {
+                    return self.written_file(simple, target, st).or_else(|| self.written_to(simple, st));
+                }
+                Redirect::Append(_) if !captured => return self.written_to(simple, st),
                 _ => return None,
             }
         }
@@ -254,6 +257,22 @@ impl<'a> Lifter<'a> {
         Some(Out::step(Step::new(step::Kind::File { path, content: Some(content), mode: None })))
     }
 
+    /// `COMMAND > FILE`, `COMMAND >> FILE`: one line of shell, which opens the file as the script did.
+    pub(super) fn written_to(&self, simple: &Simple, st: &State) -> Option<Out> {
+        let kind = Kind::Simple(simple.clone());
+        let stmt = Stmt { range: 0..0, kind, comments: Vec::new(), background: false };
+        self.line_of(&[stmt], Purpose::Status, st, false)
+    }
+
+    /// Renders the name of a file after `>`. bash splits it if it is a value without quotes, which other shells do not.
+    fn target(&self, file: &Word, st: &State, env: &mut Vec<(String, String)>) -> Option<String> {
+        let text = st.scope.word(file)?;
+        let bare = text.0.iter().any(|p| matches!(p, Piece::Hole { safe: false, quoted: false, .. }));
+        // bash opens some of these itself.
+        let device = text.constant().is_some_and(|path| path.starts_with("/dev/"));
+        (!bare && !device).then(|| self.written(file, st, env))?
+    }
+
     /// `kubectl apply -f - <<EOF`: a file, and the command that reads it.
     fn fed(&self, simple: &Simple, parts: &[Part], st: &State, captured: bool) -> Option<Out> {
         let name = self.name(simple)?;
@@ -333,6 +352,12 @@ impl<'a> Lifter<'a> {
     /// `A | F`: writes what `A` prints to a file, which `F` reads. With `strict`, each must succeed, as under `pipefail`.
     pub(super) fn filtered(&self, list: &[Stmt], st: &State, strict: bool, captured: bool) -> Option<Out> {
         let (first, filters) = list.split_first()?;
+        if let Kind::Simple(simple) = &first.kind
+            && let Some(mut list) = here_string(simple)
+        {
+            list.extend_from_slice(filters);
+            return self.filtered(&list, st, strict, captured);
+        }
         ends(first).then_some(())?;
         let json = filters.iter().any(|f| matches!(&f.kind, Kind::Simple(s) if self.name(s) == Some("jq")));
         // Even under `pipefail`, a command runs on what another one printed before it failed.
@@ -347,7 +372,14 @@ impl<'a> Lifter<'a> {
         {
             return None;
         }
-        let (mut out, mut path) = self.printed(first, json, st, strict)?;
+        let (mut out, mut path) = match self.constant(first, st).filter(|_| filters.iter().all(acts)) {
+            Some(text) => {
+                let path = self.shared.file("manifest", "yaml");
+                let file = step::Kind::File { path: path.clone(), content: Some(text), mode: None };
+                (Out::step(Step::new(file)), path)
+            }
+            None => self.printed(first, json, st, strict)?,
+        };
         let ids: Vec<String> = out.steps.iter().filter_map(|s| s.id.clone()).filter(|_| late).collect();
         let Kind::Simple(printing) = &first.kind else { return None };
         let words: Vec<&str> = printing.words.iter().map(|w| w.source.as_str()).collect();
@@ -370,6 +402,17 @@ impl<'a> Lifter<'a> {
         }
         out.steps.extend(ids.iter().map(|id| Step::of_status(id, "-eq")));
         Some(out)
+    }
+
+    /// `echo "$NAME"`, with a known text that `echo` does not take as an option: returns the text as a template.
+    fn constant(&self, stmt: &Stmt, st: &State) -> Option<String> {
+        let Kind::Simple(simple) = &stmt.kind else { return None };
+        let plain = is_echo(simple) && simple.redirects.is_empty() && simple.env.is_empty();
+        let word = handed_on(simple).filter(|_| plain)?;
+        let [Part::Var { default: None, quoted: true, .. }] = word.parts.as_slice() else { return None };
+        let text = st.scope.word(word)?;
+        text.constant().filter(|text| !text.starts_with('-'))?;
+        Some(self.template(&text) + "\n")
     }
 
     /// Writes what a statement prints to a file.
@@ -499,6 +542,12 @@ impl<'a> Lifter<'a> {
                 Redirect::Discard(_) if purpose == Purpose::Status => {}
                 Redirect::Merge => text += " 2>&1",
                 Redirect::Read(file) => text += &format!(" < {}", self.written(file, st, env)?),
+                Redirect::Write(file) if purpose == Purpose::Status => {
+                    text += &format!(" > {}", self.target(file, st, env)?);
+                }
+                Redirect::Append(file) if purpose == Purpose::Status => {
+                    text += &format!(" >> {}", self.target(file, st, env)?);
+                }
                 _ => return None,
             }
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
-    capture::{globbed, inverse},
+    capture::inverse,
     command::{NOT_A_NUMBER, ONE_STATUS, PIPE_DENIED, Purpose, denied, expect_of},
     messages, read_only,
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
@@ -150,7 +150,8 @@ impl<'a> Lifter<'a> {
         if !matches!(stmt.kind, Kind::Simple(_)) && self.may_remove(stmt) {
             st.folders.clear();
         }
-        if !matches!(stmt.kind, Kind::Assign(_)) && self.must_succeed(rest, st).is_some() {
+        let captures = || self.must_succeed(rest, st).is_some() || self.replaced(stmt, st).is_some();
+        if !matches!(stmt.kind, Kind::Assign(_)) && captures() {
             return self.capture(rest, st, end);
         }
         if stmt.background || self.leaks(stmt, after, st) {
@@ -216,8 +217,7 @@ impl<'a> Lifter<'a> {
                         harmless.then_some(())?;
                         st.scope.set(&assign.name, None);
                         let words = assign.array.as_ref().filter(|_| !st.scope.wild.contains(&assign.name));
-                        let known = words
-                            .and_then(|w| w.iter().map(|w| self.fixed(&st.scope.word(w)?)).collect::<Option<Vec<_>>>());
+                        let known = words.and_then(|w| w.iter().map(|w| st.scope.word(w)).collect::<Option<Vec<_>>>());
                         match known {
                             Some(known) => st.scope.arrays.insert(assign.name.clone(), known),
                             None => st.scope.arrays.remove(&assign.name),
@@ -307,12 +307,52 @@ impl<'a> Lifter<'a> {
             Kind::For { var, values, body } => self.each(var, values, body, after, st, end),
             Kind::Count { var, rounds, body } => {
                 let count = (*rounds)?;
-                self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end)
+                self.poll(Rounds { count, seen: Some(count), behind: None, by: 1 }, var, body, after, st, end)
             }
             Kind::While { until, condition, body } => self
                 .counted_rounds(*until, condition, body, after, st, end)
                 .or_else(|| self.wait(*until, condition, body, st)),
-            Kind::Subshell(_) | Kind::Other(_) => None,
+            Kind::Subshell(list) => self.with_status(self.subshell(list, st)?, after, st),
+            Kind::Other(_) => None,
+        }
+    }
+
+    /// `( … )`: what it sets, and where it goes, is forgotten after it.
+    fn subshell(&self, list: &[Stmt], st: &State) -> Option<Out> {
+        let mut set = Vec::new();
+        list.iter().for_each(|stmt| statement::assigned(stmt, &mut set));
+        (!set.iter().any(|name| self.tallies.contains(name))).then_some(())?;
+        let inner = State { tail: true, function: false, depth: st.depth + 1, ..st.clone() };
+        // `(cd x && a && b)` ends at the first failure, as under `set -e`.
+        let mut links = Vec::new();
+        let flow = match list {
+            [one] if self.chained(one, st, &mut links) => {
+                let links: List = links.into_iter().cloned().collect();
+                self.seq(&links, State { errexit: true, fragile: false, ..inner }, End::Falls)?
+            }
+            _ => self.seq(list, inner, End::Falls)?,
+        };
+        match flow {
+            Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => Some(out),
+            _ => None,
+        }
+    }
+
+    /// Collects the commands of `cd FOLDER && A && B`.
+    fn chained<'s>(&self, stmt: &'s Stmt, st: &State, links: &mut Vec<&'s Stmt>) -> bool {
+        match &stmt.kind {
+            Kind::And(pair) => self.chained(&pair[0], st, links) && self.chained(&pair[1], st, links),
+            Kind::Simple(simple) => {
+                let first = links.is_empty();
+                links.push(stmt);
+                self.name(simple).is_some_and(|name| (!first || name == "cd") && !st.scope.functions.contains_key(name))
+            }
+            Kind::Test(..) | Kind::Pipeline(_) => {
+                let first = links.is_empty();
+                links.push(stmt);
+                !first
+            }
+            _ => false,
         }
     }
 
@@ -482,6 +522,11 @@ impl<'a> Lifter<'a> {
                 Some(Next::Idle(Some(self.said(simple, st))))
             }
             // `: >FILE` empties a file.
+            ":" | "true" if simple.words.len() == 1 && statement::has_effects(simple) => {
+                let words = vec![Word::read("true", 0)];
+                let out = self.written_to(&Simple { words, ..simple.clone() }, st)?;
+                self.with_status(out, after, st)
+            }
             ":" | "true" if simple.words.len() == 1 => self.is_true(stmt).then_some(Next::Idle(None)),
             "set" => {
                 // Directories that were created while errors did not end the script may not exist.
@@ -713,6 +758,10 @@ impl<'a> Lifter<'a> {
                         (Flow::Passes(more, ending), Flow::Fails(said)) => {
                             Some(Next::End(Flow::Passes(out.told(&messages(&said)).then(more), ending)))
                         }
+                        (Flow::Fails(said), Flow::Falls(more)) => {
+                            let out = if st.waiting { self.fails_somehow(out)? } else { denied(out)? };
+                            Some(Next::Steps(out.told(&messages(&said)).then(more), 2))
+                        }
                         _ => None,
                     };
                 }
@@ -819,6 +868,7 @@ impl<'a> Lifter<'a> {
                 self.either(a, b)
             }
             Kind::Test(inner, double) => self.test(inner, *double, st, true),
+            Kind::Subshell(list) => self.subshell(list, st),
             Kind::Group(list) => match self.seq(list, State { tail: true, ..st.clone() }, End::Falls)? {
                 Flow::Falls(out) => Some(out),
                 _ => None,
@@ -827,11 +877,14 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `"$@"` in a function, as the command that the function was given: returns its words, if all are known.
+    /// `"$@"` in a function, as the command that the function was given: returns its words.
     fn spread(&self, simple: &Simple, st: &State) -> Option<Simple> {
         let is_all = |word: &Word| st.function && word.source == "\"$@\"";
         simple.words.first().is_some_and(is_all).then_some(())?;
-        let given = st.scope.arrays.get("@")?.iter().map(|word| Word::read(&bash::quote(word), 0));
+        let given = st.scope.arrays.get("@")?.iter().zip(1..).map(|(text, nth)| match self.fixed(text) {
+            Some(word) => Word::read(&bash::quote(&word), 0),
+            None => Word::read(&format!("\"${{{nth}}}\""), 0),
+        });
         let words: Vec<Word> = given.chain(simple.words[1..].iter().cloned()).collect();
         let named = words.first()?.literal().is_some_and(|name| !name.is_empty());
         named.then(|| Simple { words, ..simple.clone() })
@@ -841,10 +894,12 @@ impl<'a> Lifter<'a> {
     fn shifted(&self, st: &mut State) -> Option<()> {
         let given = st.scope.arrays.get_mut("@").filter(|given| !given.is_empty())?;
         given.remove(0);
-        for n in 1..10 {
-            let value = st.scope.get(&(n + 1).to_string()).cloned();
-            st.scope.set(&n.to_string(), value.filter(|_| n < 9));
+        let given = given.clone();
+        let after = given.len() + 1;
+        for (text, n) in given.into_iter().zip(1..) {
+            st.scope.set(&n.to_string(), Some(text));
         }
+        st.scope.set(&after.to_string(), Some(Text::literal("")));
         Some(())
     }
 
@@ -1034,7 +1089,7 @@ impl<'a> Lifter<'a> {
         let then = self.shared.attempt(|| self.seq(body, inner.clone(), End::Falls));
         let Some(then) = then else {
             // `if A; then …; if B; then exit 0; fi; fi; exit 1`: the body passes, or fails with the rest of the list.
-            otherwise.is_empty().then_some(())?;
+            otherwise.iter().all(|s| self.idle(s)).then_some(())?;
             let Flow::Fails(said) = self.seq(after, st.clone(), end)? else { return None };
             let inner = State { by_output: true, ..inner };
             let Flow::Passes(out, ending) = self.seq(body, inner, End::Fails)? else { return None };
@@ -1168,6 +1223,8 @@ impl<'a> Lifter<'a> {
                     [a, op, b] if op.source == "-ne" => Some(number(value(a)?)? != number(value(b)?)?),
                     [a, op, b] if op.source == "-gt" => Some(number(value(a)?)? > number(value(b)?)?),
                     [a, op, b] if op.source == "-lt" => Some(number(value(a)?)? < number(value(b)?)?),
+                    [a, op, b] if op.source == "-ge" => Some(number(value(a)?)? >= number(value(b)?)?),
+                    [a, op, b] if op.source == "-le" => Some(number(value(a)?)? <= number(value(b)?)?),
                     _ => None,
                 }
             }
@@ -1251,7 +1308,7 @@ impl<'a> Lifter<'a> {
                 let glob = |w: &Word| w.parts.iter().any(|p| matches!(p, Part::Other));
                 // A pattern is matched against the value as a step prints it.
                 let asked = match op.source.as_str() {
-                    "=" | "==" | "!=" if double && glob(b) => Some(globbed(&b.source)?),
+                    "=" | "==" | "!=" if double && glob(b) => Some(self.globbed(&b.source, st)?),
                     "=~" if double => Some(self.patterned(b, st)?),
                     _ => None,
                 };
@@ -1354,17 +1411,20 @@ impl<'a> Lifter<'a> {
         }
         let mut inner =
             State { function: true, tail, waiting: false, fragile: false, depth: st.depth + 1, ..st.clone() };
-        for n in 1..10 {
+        for n in 1..simple.words.len().max(10) {
             // A value that is not known may still be printed.
             let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
             inner.scope.set(&n.to_string(), value);
         }
-        let all = simple.words[1..].iter().map(|w| self.fixed(&st.scope.word(w)?)).collect::<Option<Vec<_>>>();
+        let all = simple.words[1..].iter().map(|w| st.scope.word(w)).collect::<Option<Vec<_>>>();
         match all {
             Some(all) => drop(inner.scope.arrays.insert("@".to_owned(), all)),
             None => drop(inner.scope.arrays.remove("@")),
         }
-        self.seq(body, inner, End::Falls)
+        match with_captures(body, simple)? {
+            Some(body) => self.seq(&body, inner, End::Falls),
+            None => self.seq(body, inner, End::Falls),
+        }
     }
 
     /// Whether a function only counts failures.
@@ -1435,13 +1495,7 @@ impl<'a> Lifter<'a> {
         }
         let inner = State { tail: false, errexit: false, ..st.clone() };
         // Under `set -e`, a failure in a trap sets the exit status of the script.
-        let guarded = |s: &Stmt| match &s.kind {
-            Kind::Or(pair) => {
-                let Kind::Simple(then) = &pair[1].kind else { return false };
-                matches!(self.name(then), Some("true" | ":" | "echo")) && !statement::has_effects(then)
-            }
-            _ => self.is_idle(s, st),
-        };
+        let guarded = |s: &Stmt| self.always_succeeds(s, st);
         if st.errexit && !list.iter().all(guarded) {
             return None;
         }
@@ -1461,6 +1515,28 @@ impl<'a> Lifter<'a> {
         let step = Step::new(step::Kind::Group { steps: flow.steps, cleanup: cleanup.steps });
         let out = Out { steps: vec![step], label, why };
         Some(Next::End(ending.map_or(Flow::Falls(out.clone()), |e| Flow::Passes(out, e))))
+    }
+
+    /// Whether a statement never fails, whatever the environment: `A || true`, `rm -f FILE`.
+    fn always_succeeds(&self, stmt: &Stmt, st: &State) -> bool {
+        match &stmt.kind {
+            Kind::Or(pair) => {
+                let Kind::Simple(then) = &pair[1].kind else { return false };
+                matches!(self.name(then), Some("true" | ":" | "echo")) && !statement::has_effects(then)
+            }
+            Kind::Simple(simple) => match self.name(simple) {
+                Some("rm") => simple.words.iter().any(|w| matches!(w.source.as_str(), "-f" | "-rf" | "-fr")),
+                Some(name) if simple.words.len() == 1 && st.depth < DEPTH => match st.scope.functions.get(name) {
+                    Some(body) => {
+                        let inner = State { depth: st.depth + 1, ..st.clone() };
+                        body.iter().all(|s| self.always_succeeds(s, &inner))
+                    }
+                    None => self.is_idle(stmt, st),
+                },
+                _ => self.is_idle(stmt, st),
+            },
+            _ => self.is_idle(stmt, st),
+        }
     }
 
     /// Converts what a trap does. Its functions may be defined after it.
@@ -1487,11 +1563,11 @@ impl<'a> Lifter<'a> {
         if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) {
             if let Some((from, to)) = range {
                 let count = (to + 1).checked_sub(from)?;
-                return self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end);
+                return self.poll(Rounds { count, seen: Some(count), behind: None, by: 1 }, var, body, after, st, end);
             }
             let all: Option<Vec<_>> = values.iter().map(Word::literal).collect();
             let count = u32::try_from(all?.len()).ok()?;
-            return self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end);
+            return self.poll(Rounds { count, seen: Some(count), behind: None, by: 1 }, var, body, after, st, end);
         }
         // Each value, as it is unless the environment overrides it, and its template.
         let mut list: Vec<(String, String)> = Vec::new();
@@ -1509,7 +1585,9 @@ impl<'a> Lifter<'a> {
             let array = array.or((word.source == "\"$@\"").then_some("@"));
             if let Some(name) = array {
                 let items = st.scope.arrays.get(name)?;
-                list.extend(items.iter().map(|w| (w.clone(), crate::template::escape(w))));
+                for item in items {
+                    list.push((item.constant()?, self.template(item)));
+                }
                 continue;
             }
             match word.variable().and_then(|v| st.scope.get(v)).and_then(|t| self.fixed(t)) {
@@ -1682,7 +1760,7 @@ impl<'a> Lifter<'a> {
         if self.is_true(condition) {
             let pause = body.iter().find(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")))?;
             let rounds = u32::try_from(300 / self.interval(pause, st)?).ok()?;
-            return self.poll(Rounds { count: rounds, seen: None, behind: None }, "", body, after, st, end);
+            return self.poll(Rounds { count: rounds, seen: None, behind: None, by: 1 }, "", body, after, st, end);
         }
         let Kind::Test(inner, _) = &condition.kind else { return None };
         let words = statement::words(inner)?;
@@ -1690,21 +1768,33 @@ impl<'a> Lifter<'a> {
         let [Part::Var { name, .. }] = a.parts.as_slice() else { return None };
         let from = self.fixed(st.scope.get(name)?)?.parse::<u32>().ok()?;
         let to = self.fixed(&st.scope.word(b)?)?.parse::<u32>().ok()?;
+        let one_more = |s: &Stmt| counted(s).is_some_and(|(other, _)| other == name);
+        let (more, rest): (Vec<Stmt>, Vec<Stmt>) = body.iter().cloned().partition(one_more);
+        let [only] = more.as_slice() else { return None };
+        let by = self.increment(only, st)?;
         let count = match op.source.as_str() {
-            "-lt" => to.checked_sub(from)?,
-            "-le" => (to + 1).checked_sub(from)?,
+            "-lt" => to.checked_sub(from)?.div_ceil(by),
+            "-le" => to.checked_sub(from)? / by + 1,
             _ => return None,
         };
-        let one_more = |s: &Stmt| counted(s) == Some(name);
-        let (more, rest): (Vec<Stmt>, Vec<Stmt>) = body.iter().cloned().partition(one_more);
-        (more.len() == 1 && count > 0).then_some(())?;
+        (count > 0).then_some(())?;
         let is_more = |s: &Stmt| more.contains(s);
         let first = body.first().is_some_and(is_more);
         let last = body.iter().rev().find(|s| !matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")));
         let last = last.is_some_and(is_more);
-        let seen = if first { Some(from + count) } else { last.then_some(from + count - 1) };
-        let behind = (last && !first).then_some(from + count);
-        self.poll(Rounds { count, seen, behind }, name, &rest, after, st, end)
+        let seen = if first { Some(from + count * by) } else { last.then_some(from + (count - 1) * by) };
+        let behind = (last && !first).then_some(from + count * by);
+        self.poll(Rounds { count, seen, behind, by }, name, &rest, after, st, end)
+    }
+
+    /// By how much a statement increments its variable.
+    fn increment(&self, stmt: &Stmt, st: &State) -> Option<u32> {
+        let (_, by) = counted(stmt)?;
+        let by = match by.parse::<u32>() {
+            Ok(by) => by,
+            Err(_) => self.fixed(st.scope.get(&by)?)?.parse().ok()?,
+        };
+        (1..=3600).contains(&by).then_some(by)
     }
 
     /// `END=$((SECONDS + 60))` before `while [ $SECONDS -lt $END ]; do …; sleep 2; done`.
@@ -1734,7 +1824,7 @@ impl<'a> Lifter<'a> {
         let interval = self.interval(pause, st)?;
         seconds.is_multiple_of(interval).then_some(())?;
         let count = u32::try_from(seconds / interval).ok().filter(|count| *count > 0)?;
-        let rounds = Rounds { count, seen: None, behind: None };
+        let rounds = Rounds { count, seen: None, behind: None, by: 1 };
         match self.poll(rounds, &assign.name, body, rest, st, end)? {
             Next::Steps(out, statements) => Some(Next::Steps(out, statements + 1)),
             next => Some(next),
@@ -1751,7 +1841,8 @@ impl<'a> Lifter<'a> {
         st: &State,
         end: End,
     ) -> Option<Next> {
-        let (at, name) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
+        let (at, (name, _)) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
+        let by = self.increment(&body[at], st)?;
         (!statement::mentions(condition, name)).then_some(())?;
         let endless = !until && self.is_true(condition);
         let from = self.fixed(st.scope.get(name)?)?.parse::<u32>().ok()?;
@@ -1761,11 +1852,12 @@ impl<'a> Lifter<'a> {
             let [Stmt { kind: Kind::Test(inner, _), .. }] = condition.as_slice() else { return None };
             let words = statement::words(inner)?;
             let [a, op, b] = words.as_slice() else { return None };
-            (a.variable() == Some(name) && matches!(op.source.as_str(), "-eq" | "-ge")).then_some(())?;
+            let compares = op.source == "-ge" || op.source == "-eq" && by == 1;
+            (a.variable() == Some(name) && compares).then_some(())?;
             Some((guard, self.fixed(&st.scope.word(b)?)?.parse::<u32>().ok()?))
         })?;
         // The round in which it gives up.
-        let count = limit.checked_sub(from)? + u32::from(guard < at);
+        let count = limit.checked_sub(from)?.div_ceil(by) + u32::from(guard < at);
         (count > 0).then_some(())?;
         if endless {
             // In the last round it checks, and then gives up.
@@ -1776,14 +1868,14 @@ impl<'a> Lifter<'a> {
             });
             behind.then_some(())?;
             let rounds: List = body.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s.clone()).collect();
-            return self.poll(Rounds { count, seen: Some(limit), behind: None }, name, &rounds, after, st, end);
+            return self.poll(Rounds { count, seen: Some(limit), behind: None, by: 1 }, name, &rounds, after, st, end);
         }
         let stmt = |kind| Stmt { range: condition.range.clone(), kind, comments: Vec::new(), background: false };
         let leave = stmt(Kind::Simple(Simple { words: vec![Word::read("break", 0)], ..Simple::default() }));
         let asked = if until { condition.clone() } else { stmt(Kind::Not(Box::new(condition.clone()))) };
         let mut rounds = vec![stmt(Kind::If { branches: vec![(vec![asked], vec![leave])], otherwise: None })];
         rounds.extend(body.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s.clone()));
-        self.poll(Rounds { count, seen: Some(limit), behind: None }, name, &rounds, after, st, end)
+        self.poll(Rounds { count, seen: Some(limit), behind: None, by: 1 }, name, &rounds, after, st, end)
     }
 
     fn eventually(&self, out: Out, seconds: u64, interval: u64) -> Out {
@@ -1890,7 +1982,8 @@ impl<'a> Lifter<'a> {
         {
             // `if [ $n -eq 30 ]; then …; exit 1; fi`
             let Flow::Fails(said) = at(var, Some(&last.to_string()))? else { return None };
-            let all = (last.checked_sub(rounds.count)?..last)
+            let all = (last.checked_sub(rounds.count * rounds.by)?..last)
+                .step_by(rounds.by as usize)
                 .all(|n| at(var, Some(&n.to_string())).is_some_and(|flow| goes_on(&flow)));
             return if all { rest(&said) } else { None };
         }
@@ -1926,14 +2019,88 @@ struct Rounds {
     /// The value in the last round.
     seen: Option<u32>,
     behind: Option<u32>,
+    /// By how much the variable grows in each round.
+    by: u32,
 }
 
-/// Returns the variable that a statement increments by one.
-fn counted(stmt: &Stmt) -> Option<&str> {
+/// `check "$(COMMAND)" x`: the body of a function with the commands among its arguments in front of it, as values of the variables that
+/// the function calls them, or of `$1`. `None` if they would mean something else there, `Some(None)` if there are no commands.
+fn with_captures(body: &[Stmt], call: &Simple) -> Option<Option<List>> {
+    let is_command = |word: &Word| matches!(word.parts.as_slice(), [Part::Command { quoted: true, .. }]);
+    if !call.words.iter().any(is_command) {
+        return Some(None);
+    }
+    let mut own = Vec::new();
+    body.iter().for_each(|stmt| statement::assigned(stmt, &mut own));
+    let named = |stmt: &Stmt| matches!(&stmt.kind, Kind::Assign(assigns) if assigns.iter().all(|a| a.local && !a.odd && a.array.is_none()));
+    let heads = body.iter().take_while(|stmt| named(stmt)).count();
+    let (heads, rest) = body.split_at(heads);
+    let mut locals: Vec<ast::Assign> = heads
+        .iter()
+        .flat_map(|stmt| match &stmt.kind {
+            Kind::Assign(assigns) => assigns.clone(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let stmt = |assign| Stmt { range: 0..0, kind: Kind::Assign(vec![assign]), comments: Vec::new(), background: false };
+    let (mut captures, mut aliased) = (Vec::new(), true);
+    for (at, word) in call.words.iter().enumerate().filter(|(_, word)| is_command(word)) {
+        // What the command reads is the same in the function.
+        let other = |name: &String| own.contains(name) || name.bytes().all(|b| b.is_ascii_digit());
+        (!read_in(word)?.iter().any(other)).then_some(())?;
+        let nth = at.to_string();
+        let is_it = |a: &ast::Assign| a.value.as_ref().is_some_and(|w| w.variable() == Some(nth.as_str()));
+        let mut alias = locals.iter().filter(|a| is_it(a)).map(|a| a.name.clone());
+        let name = match (alias.next(), alias.next()) {
+            (Some(name), None) if !rest.iter().any(|s| statement::mentions(s, &nth)) => name,
+            _ => nth.clone(),
+        };
+        let reads_it = |a: &ast::Assign| a.value.as_ref().is_some_and(|w| w.source.contains(&format!("${name}")));
+        (name == nth || !locals.iter().any(reads_it)).then_some(())?;
+        locals.retain(|a| a.name != name);
+        aliased &= name != nth;
+        captures.push(ast::Assign {
+            name,
+            value: Some(word.clone()),
+            export: false,
+            local: true,
+            odd: false,
+            array: None,
+        });
+    }
+    let heads = if aliased { [locals, captures] } else { [captures, locals] };
+    Some(Some(heads.into_iter().flatten().map(stmt).chain(rest.iter().cloned()).collect()))
+}
+
+/// The variables that the commands in a word read. May return too many names, but never too few.
+fn read_in(word: &Word) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    for part in &word.parts {
+        let Part::Command { text, .. } = part else { continue };
+        for stmt in ast::read(&bash::parse(text)?)? {
+            match &stmt.kind {
+                Kind::Simple(simple) if simple.redirects.is_empty() && simple.env.is_empty() => {
+                    simple.words.iter().for_each(|word| word.variables(&mut found));
+                }
+                Kind::Pipeline(list) if list.iter().all(|s| matches!(&s.kind, Kind::Simple(s) if s.env.is_empty())) => {
+                    for stmt in list {
+                        let Kind::Simple(simple) = &stmt.kind else { continue };
+                        simple.words.iter().for_each(|word| word.variables(&mut found));
+                    }
+                }
+                _ => found.extend(ast::names_in(text)),
+            }
+        }
+    }
+    Some(found)
+}
+
+/// Returns the variable that a statement increments, and by how much: a number or the name of a variable.
+fn counted(stmt: &Stmt) -> Option<(&str, String)> {
     match &stmt.kind {
-        Kind::Step(name) => Some(name),
+        Kind::Step(name) => Some((name, "1".to_owned())),
         Kind::Assign(assigns) => match assigns.as_slice() {
-            [assign] if statement::counts_up(assign) => Some(&assign.name),
+            [assign] => Some((&assign.name, statement::counts_by(assign)?)),
             _ => None,
         },
         _ => None,

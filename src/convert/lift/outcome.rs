@@ -3,7 +3,7 @@
 
 use super::{
     command::is_echo,
-    statement::{mentions, reads, words},
+    statement::{counts_up, mentions, prints, reads, touches, words},
 };
 use crate::bash::{
     self,
@@ -28,6 +28,85 @@ pub fn joined(list: List) -> List {
         out.push(asked.unwrap_or_else(|| stmt.clone()));
     }
     out
+}
+
+/// The list, in which a count of successes that must reach the number of checks is a count of failures: `A && n=$((n+1))` for each of
+/// three, then `if [ "$n" -lt 3 ]; then exit 1; fi`.
+pub fn scored(mut list: List) -> List {
+    for at in 0..list.len() {
+        if let Kind::Assign(assigns) = &list[at].kind
+            && let [assign] = assigns.as_slice()
+            && !assign.odd
+            && !assign.export
+            && assign.value.as_ref().is_some_and(|value| value.source == "0")
+            && let Some(new) = failures(&list, at, &assign.name)
+        {
+            list = new;
+        }
+    }
+    list
+}
+
+fn failures(list: &[Stmt], at: usize, name: &str) -> Option<List> {
+    let touching = (0..list.len()).filter(|i| *i != at && touches(&list[*i], name) && !prints(&list[*i]));
+    let touching: Vec<usize> = touching.collect();
+    let (guard, counts) = touching.split_last()?;
+    (*counts.first()? > at).then_some(())?;
+    let mut new = list.to_vec();
+    for i in counts {
+        new[*i].kind = failing(&list[*i], name)?;
+    }
+    let enough = |test: &Stmt| {
+        let Kind::Test(inner, double) = &test.kind else { return None };
+        let words = words(inner)?;
+        let [count, operator, limit] = words.as_slice() else { return None };
+        (count.variable() == Some(name) && limit.literal()? == counts.len().to_string()).then_some(())?;
+        let sign = match operator.source.as_str() {
+            "-eq" | "-ge" | "=" | "==" => "=",
+            "-ne" | "-lt" | "!=" => "!=",
+            _ => return None,
+        };
+        Some(Stmt { kind: Kind::Test(format!("\"${name}\" {sign} 0"), *double), ..test.clone() })
+    };
+    let last = &mut new[*guard];
+    match &mut last.kind {
+        Kind::If { branches, .. } => {
+            let [(condition, _)] = branches.as_mut_slice() else { return None };
+            let [test] = condition.as_mut_slice() else { return None };
+            *test = enough(test)?;
+        }
+        Kind::Or(pair) | Kind::And(pair) => pair[0] = enough(&pair[0])?,
+        Kind::Test(..) => *last = enough(last)?,
+        _ => return None,
+    }
+    Some(new)
+}
+
+/// `A && n=$((n+1))`, or the same with `if`, as a statement that sets `n` if `A` fails.
+fn failing(stmt: &Stmt, name: &str) -> Option<Kind> {
+    let counts = |s: &Stmt| match &s.kind {
+        Kind::Assign(assigns) => matches!(assigns.as_slice(), [a] if a.name == name && counts_up(a)),
+        _ => false,
+    };
+    let (condition, otherwise) = match &stmt.kind {
+        Kind::And(pair) if counts(&pair[1]) => (&pair[0], Vec::new()),
+        Kind::If { branches, otherwise } => {
+            let [(condition, body)] = branches.as_slice() else { return None };
+            let [condition] = condition.as_slice() else { return None };
+            let otherwise = otherwise.clone().unwrap_or_default();
+            let (count, rest): (Vec<&Stmt>, Vec<&Stmt>) = body.iter().partition(|s| counts(s));
+            (count.len() == 1 && rest.into_iter().chain(&otherwise).all(prints)).then_some(())?;
+            (condition, otherwise)
+        }
+        _ => return None,
+    };
+    (!touches(condition, name) && !stmt.background).then_some(())?;
+    let value = Some(ast::Word::read("1", 0));
+    let assign = ast::Assign { name: name.to_owned(), value, export: false, local: false, odd: false, array: None };
+    let new = |kind| Stmt { range: stmt.range.clone(), kind, comments: Vec::new(), background: false };
+    let body = otherwise.into_iter().chain([new(Kind::Assign(vec![assign]))]).collect();
+    let fails = new(Kind::Not(Box::new(condition.clone())));
+    Some(Kind::If { branches: vec![(vec![fails], body)], otherwise: None })
 }
 
 /// The outcome of a command, as a script names it.

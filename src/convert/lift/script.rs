@@ -9,7 +9,8 @@ use std::{
 use super::{
     BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages, outcome,
     statement::{
-        self, assigned, assigned_beyond, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
+        self, assigned, assigned_beyond, mentions, mentions_itself, prints, reads, script_dir, script_dir_prefix, sets,
+        touches, walk,
     },
 };
 use crate::{
@@ -89,7 +90,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     }
     let list = ast::read(&script)?;
     let once = classify::called_once(&program);
-    let list = outcome::joined(spliced(list, &once));
+    let list = outcome::scored(outcome::joined(spliced(list, &once)));
     // Statements that stay in a script stay as they were written.
     let asked = bash::inline::inlined(&list, &source.text);
     let tallies = if source.phase == PhaseKind::Verify { tallies(&list) } else { HashSet::new() };
@@ -190,21 +191,6 @@ fn tallies(list: &[Stmt]) -> HashSet<String> {
     found
 }
 
-/// Whether a statement reads or sets a variable.
-fn touches(stmt: &Stmt, name: &str) -> bool {
-    mentions(stmt, name) || sets(stmt, name)
-}
-
-fn sets(stmt: &Stmt, name: &str) -> bool {
-    let mut names = Vec::new();
-    assigned(stmt, &mut names);
-    names.iter().any(|n| n == name)
-}
-
-fn prints(stmt: &Stmt) -> bool {
-    matches!(&stmt.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| matches!(w.source.as_str(), "echo" | "printf")))
-}
-
 /// Whether a statement only changes a variable, away from its initial value, and does nothing else with it.
 fn changes_only(stmt: &Stmt, name: &str, first: Option<&str>) -> bool {
     let own = match &stmt.kind {
@@ -216,7 +202,15 @@ fn changes_only(stmt: &Stmt, name: &str, first: Option<&str>) -> bool {
                 text.strip_prefix(&format!("(({name}+")).is_some_and(|n| n.trim_end_matches(')').parse::<u32>().is_ok())
             });
             let other = word.and_then(Word::literal).is_some_and(|v| Some(v.as_str()) != first && !v.is_empty());
-            a.name != name && !mentions_itself(stmt, name) || a.odd || more || other
+            // `MISSING="$MISSING $x"` is no longer empty.
+            let grows = first == Some("")
+                && word.is_some_and(|w| match w.parts.as_slice() {
+                    [Part::Var { name: own, default: None, .. }, Part::Text { text, .. }, ..] => {
+                        own == name && !text.is_empty()
+                    }
+                    _ => false,
+                });
+            a.name != name && !mentions_itself(stmt, name) || a.odd || more || other || grows
         }),
         _ => prints(stmt) || !mentions_itself(stmt, name),
     };
@@ -676,7 +670,7 @@ fn reason(stmt: &Stmt) -> String {
             });
             let document = simple.redirects.iter().any(|r| matches!(r, ast::Redirect::Heredoc(_)));
             let written = simple.redirects.iter().find_map(|r| match r {
-                ast::Redirect::Write(word) => Some(word.source.as_str()),
+                ast::Redirect::Write(word) | ast::Redirect::Append(word) => Some(word.source.as_str()),
                 ast::Redirect::Other => Some("a file"),
                 _ => None,
             });

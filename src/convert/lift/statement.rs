@@ -89,6 +89,23 @@ pub fn mentions(stmt: &Stmt, name: &str) -> bool {
     }
 }
 
+/// Whether a statement reads or sets a variable.
+pub fn touches(stmt: &Stmt, name: &str) -> bool {
+    mentions(stmt, name) || sets(stmt, name)
+}
+
+/// Whether a statement may set a variable.
+pub fn sets(stmt: &Stmt, name: &str) -> bool {
+    let mut names = Vec::new();
+    assigned(stmt, &mut names);
+    names.iter().any(|n| n == name)
+}
+
+/// Whether a statement is `echo` or `printf`.
+pub fn prints(stmt: &Stmt) -> bool {
+    matches!(&stmt.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| matches!(w.source.as_str(), "echo" | "printf")))
+}
+
 /// `"$1"`
 fn is_argument(word: &Word) -> bool {
     word.variable().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()))
@@ -123,7 +140,7 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
                         || w.source == "export" && words.iter().any(|w| w.source == name)
                 })
                 || redirects.iter().any(|r| match r {
-                    Redirect::Write(w) | Redirect::Read(w) | Redirect::Herestring(w) => word(w),
+                    Redirect::Write(w) | Redirect::Append(w) | Redirect::Read(w) | Redirect::Herestring(w) => word(w),
                     Redirect::Heredoc(parts) => {
                         word(&Word { range: 0..0, source: String::new(), parts: parts.clone() })
                     }
@@ -198,7 +215,9 @@ pub fn captures(stmt: &Stmt) -> Option<(&Stmt, &str, &[Stmt])> {
 /// Whether a command that prints does more than that: a redirection reads or writes a file, or an expansion sets a variable or may end
 /// the script.
 pub fn has_effects(simple: &Simple) -> bool {
-    simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Read(_) | Redirect::Other))
+    let opens =
+        |r: &Redirect| matches!(r, Redirect::Write(_) | Redirect::Append(_) | Redirect::Read(_) | Redirect::Other);
+    simple.redirects.iter().any(opens)
         || simple.words.iter().any(|word| demands(&word.source).next().is_some() || counts(&word.source))
 }
 
@@ -226,12 +245,17 @@ pub fn words(inner: &str) -> Option<Vec<Word>> {
     (!joined).then_some(words)
 }
 
-/// `NAME=$((NAME + 1))`
+/// `NAME=$((NAME + 5))`: returns what is added, a number or the name of a variable.
+pub fn counts_by(assign: &ast::Assign) -> Option<String> {
+    let word = assign.value.as_ref().filter(|_| !assign.odd && !assign.export)?;
+    let text: String = word.source.chars().filter(|c| !c.is_whitespace() && *c != '$' && *c != '"').collect();
+    let by = text.strip_prefix(&format!("(({}+", assign.name))?.strip_suffix("))")?;
+    (ast::is_name(by) || by.bytes().all(|b| b.is_ascii_digit()) && !by.is_empty()).then(|| by.to_owned())
+}
+
+/// Whether an assignment adds a number to its variable: `NAME=$((NAME + 1))`.
 pub fn counts_up(assign: &ast::Assign) -> bool {
-    let text = |w: &Word| w.source.chars().filter(|c| !c.is_whitespace() && *c != '$').collect::<String>();
-    !assign.odd
-        && !assign.export
-        && assign.value.as_ref().map(text).is_some_and(|text| text == format!("(({}+1))", assign.name))
+    counts_by(assign).is_some_and(|by| by.parse::<u16>().is_ok())
 }
 
 /// Splits the words of a `[[ ]]` test so that parentheses are words of their own; those of a pattern stay in it.
