@@ -39,7 +39,9 @@ pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
         let plain = if how.fixed { pattern.to_owned() } else { unescape(pattern) };
         return Some(Wanted::Contains(plain));
     }
-    let flags = match (how.ignore_case, how.line || text.contains(['^', '$'])) {
+    // `[^x]` is no anchor.
+    let anchors = text.replace("[^", "").contains(['^', '$']);
+    let flags = match (how.ignore_case, how.line || anchors) {
         (false, false) => "",
         (true, false) => "(?i)",
         (false, true) => "(?m)",
