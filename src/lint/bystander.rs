@@ -72,7 +72,7 @@ fn resources(view: &TaskView<'_>, out: &mut Diagnostics) {
         let is_given = facts::given(view).iter().any(|fact| facts::alike(&fact.key, key) && fact.text() == *value);
         if let Some(other) = other.filter(|_| !is_given && !super::elsewhere::out_has(out, *span)) {
             let message =
-                format!("verify requires `{key}: {value}` of `{name}`, and the prompt asks for it of `{other}`");
+                format!("verify requires `{key}: {value}` of `{name}`, but the prompt asks for it on `{other}`");
             push(view, *span, message, out);
             return;
         }
@@ -181,7 +181,7 @@ fn requests(view: &TaskView<'_>, out: &mut Diagnostics) {
             let is_asked = plain.len() > 3 && lower.contains(&plain) && !plain.contains('{');
             if is_asked && !facts::elsewhere(view).rest.to_lowercase().contains(&plain) {
                 let message = format!(
-                    "`{text}` is required of what the step `{}` creates, and the prompt asks for it of what `{}` creates",
+                    "verify expects `{text}` in what the step `{}` creates, but the prompt asks for it in what `{}` creates",
                     id(own),
                     id(twin)
                 );

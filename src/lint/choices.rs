@@ -258,7 +258,7 @@ pub(super) fn refused(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let message = if is_told(&said, &value, is_number) {
-            Some(format!("verify fails if `{value}` is there, and the prompt asks for it"))
+            Some(format!("verify fails if `{value}` is there, but the prompt asks for it"))
         } else {
             let is_known = |word: &str| {
                 texts::has_word(&said, word)

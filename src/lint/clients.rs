@@ -287,7 +287,7 @@ pub(super) fn flushes(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &DELETES_FOREIGN_RESOURCE,
                         owner::place(run),
-                        "this deletes every key of the server, also those of tasks that run at the same time",
+                        "this deletes every key of the server, including those of tasks that run at the same time",
                     )
                     .help("delete by name what the task created: `DEL …`"),
                 );

@@ -67,7 +67,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let found = keyed(&lower, fact).map(|said| format!("the prompt says `{said}`")).or_else(|| {
             let was = given(view, fact).filter(|_| is_mentioned(&lower, &fact.key))?;
             (!VAGUE.is_match(&lower) && !follows(was, wanted, &told))
-                .then(|| format!("setup sets it to {was}, and no number of the prompt leads to {text}"))
+                .then(|| format!("setup sets it to {was}, and no number in the prompt leads to {text}"))
         });
         if let Some(why) = found.filter(|_| !super::elsewhere::out_has(out, fact.span)) {
             out.push(

@@ -96,7 +96,7 @@ pub(super) fn other_time(view: &TaskView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &PROMPT_DISAGREES,
                 range.span,
-                format!("`{}` prints {unit}, and {} of the prompt is {expected}", range.command, time.text),
+                format!("`{}` prints {unit}: `{}` in the prompt is {expected}", range.command, time.text),
             )
             .label(prompt.text.span, "the task of the agent")
             .help("the two must agree: correct the one that is wrong"),
