@@ -193,7 +193,14 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         if expect.is_some_and(|e| e.get("exitCode").is_some()) {
             free.insert(commands.len());
         }
-        let wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
+        let mut wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
+        // `stdout: "{steps.user.outputs.stdout}"`: some text, the same for both commands.
+        for text in &mut wanted {
+            if let Some(source) = output_of(text).and_then(|id| ids.get(id)) {
+                "same".clone_into(text);
+                commands[*source].1.push(text.clone());
+            }
+        }
         if let Some(printed) = expect.and_then(|e| e.get("stdout")) {
             compared.insert(commands.len());
             refused.entry(traced(&argv)).or_default().extend(denials(printed, words, &env));

@@ -90,7 +90,8 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
                     }
                     let field = |at: usize| match fields.iter().find(|(own, _)| *own == at + 1) {
                         Some((_, value)) => value.clone(),
-                        None if at == before => text.clone(),
+                        // A field contains no separator.
+                        None if at == before => text.trim_end().replace(&separator, "-"),
                         None => "a".to_owned(),
                     };
                     (0..width).map(field).collect::<Vec<_>>().join(&separator)
