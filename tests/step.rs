@@ -215,6 +215,20 @@ async fn commands() {
         Outcome::Broken,
         "not a pattern",
     );
+    // A text that is not JSON meets no condition, not even that a value is absent.
+    for (printed, wanted, outcome_, message) in [
+        (r#"{"n": 2}"#, json!({ "path": "$.n", "equals": 2 }), Outcome::Passed, ""),
+        (
+            r#"{"n": 2}"#,
+            json!([{ "path": "$.n", "type": "number" }, { "path": "$.n", "above": 2 }]),
+            Outcome::Failed,
+            "`stdout.json $.n`",
+        ),
+        ("n: 2", json!({ "path": "$.n", "exists": false }), Outcome::Failed, "`stdout` is not as expected"),
+    ] {
+        let run = json!({ "run": format!("echo '{printed}'") });
+        outcome(&step.expect("command", run, json!({ "stdout": { "json": wanted } })).await, outcome_, message);
+    }
     // Even if the status differs: nothing was compared.
     let bad = step.expect("command", json!({ "run": "exit 3" }), json!({ "stdout": { "matches": "(" } })).await;
     outcome(&bad, Outcome::Broken, "`(` is not a pattern");

@@ -34,6 +34,8 @@ macro_rules! with_text_demands {
             pub above: Option<$crate::builtin::expect::Bound>,
             /// The text is a number that is less than this.
             pub below: Option<$crate::builtin::expect::Bound>,
+            /// Matchers for the JSON in the text (of a tool, for its structured content, if there is any): one or a list.
+            pub json: Option<$crate::builtin::expect::OneOrMany<$crate::builtin::expect::JsonExpect>>,
             /// What must not be true of the text; a bare string means `equals`.
             pub not: Option<$crate::builtin::expect::NotText>,
         }
@@ -53,6 +55,7 @@ macro_rules! with_text_demands {
                         above: self.above.as_ref(),
                         below: self.below.as_ref(),
                     },
+                    json: self.json.as_ref().map(|json| json.0.as_slice()),
                     not: self.not.as_ref(),
                 }
             }
@@ -70,6 +73,7 @@ pub struct TextDemands<'e> {
     pub empty: Option<bool>,
     pub lines: Option<&'e Count>,
     pub bounds: Bounds<'e>,
+    pub json: Option<&'e [JsonExpect]>,
     pub not: Option<&'e NotText>,
 }
 
@@ -84,7 +88,7 @@ impl<'e> TextDemands<'e> {
         let Bounds { at_least, at_most, above, below } = self.bounds;
         let number = [at_least, at_most, above, below].iter().any(Option::is_some);
         let text = self.contains.is_some() || self.matches.is_some() || self.one_of.is_some() || self.not.is_some();
-        text || number || self.empty.is_some() || self.lines.is_some()
+        text || number || self.empty.is_some() || self.lines.is_some() || self.json.is_some()
     }
 }
 
@@ -356,7 +360,7 @@ macro_rules! with_json_demands {
 
 with_json_demands! {
 /// A condition on the value at a path of a JSON document (RFC 9535): no match is a failure, several matches are compared as a list.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JsonExpect {
     /// The JSONPath of the value.
@@ -373,7 +377,7 @@ pub struct JsonExpect {
 
 with_json_demands! {
 /// A condition on an element of a list.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ElementExpect {
     /// The JSONPath within the element; the element itself by default.
@@ -399,7 +403,7 @@ pub struct JsonDemands<'e> {
 }
 
 /// What must not be true of a JSON value.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NotJson {
     /// The value, with its type.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Builtin, call, excerpt,
-    expect::{JsonExpect, OneOrMany, present, with_text_demands},
+    expect::{present, with_text_demands},
 };
 use crate::{
     hir::{Def, Dialect, OperationKind, Step},
@@ -54,8 +54,6 @@ pub struct Matchers {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
-    /// Matchers for the value, or for the JSON that a text contains.
-    pub json: Option<OneOrMany<JsonExpect>>,
 }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Builtin, excerpt,
-    expect::{JsonExpect, OneOrMany, with_text_demands},
+    expect::{OneOrMany, with_text_demands},
     text,
 };
 use crate::{
@@ -164,10 +164,7 @@ with_text_demands! {
 /// The expected body of a response.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BodyExpect {
-    /// Matchers for the body as JSON: one or a list.
-    pub json: Option<OneOrMany<JsonExpect>>,
-}
+pub struct BodyExpect {}
 }
 
 fn signature() -> Signature {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    expect::{JsonExpect, OneOrMany, present, with_text_demands},
+    expect::{present, with_text_demands},
     steps_http::FieldExpect,
 };
 use crate::{
@@ -53,8 +53,6 @@ pub struct ContentExpect {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
-    /// Matchers for the structured content, or for the text if it is JSON: one or a list.
-    pub json: Option<OneOrMany<JsonExpect>>,
 }
 }
 

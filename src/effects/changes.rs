@@ -87,7 +87,7 @@ impl Model<'_> {
                 let shown = name.shown();
                 let last = shown.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
                 // Of the requests in scripts, only those that create a collection are recorded.
-                (is_put(act, task) || act.span != act.step) && !CALLS.contains(&last)
+                (is_put(act, task) || act.span != act.step) && !CALLS.contains(&last) && !self.stops_server(&shown)
             }
             "kubernetes" => !matches!(thing.kind.as_str(), "event" | "token"),
             "helm" | "docker" | "kind" => !thing.kind.is_empty(),
@@ -109,6 +109,14 @@ impl Model<'_> {
                         .any(|act| act.verb == Verb::Deletes && act.thing.system == system)
             }
         }
+    }
+
+    /// Whether a URL is one of this machine, and cleanup stops a server.
+    fn stops_server(&self, url: &str) -> bool {
+        let is_own = ["://127.0.0.1", "://localhost", "://[::1]"].iter().any(|host| url.contains(host));
+        let stops = |run: &super::shell::Run<'_>| matches!(run.statement.name(), "kill" | "pkill" | "killall");
+        let mut cleanup = self.scripts.iter().filter(|script| script.view.phase == PhaseKind::Cleanup);
+        is_own && cleanup.any(|script| script.trace.runs.iter().any(stops))
     }
 
     fn traps(&self) -> bool {

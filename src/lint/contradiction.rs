@@ -206,7 +206,9 @@ fn in_steps(view: &TaskView<'_>, steps: &[Step<Def>], out: &mut Diagnostics) {
             };
             let is_tool = matches!(step.op.kind, OperationKind::Tool { .. });
             let found = if is_tool { &mut of_tools } else { &mut claims };
-            required(expect, "", view.task.dialect, &mut |part, wanted, span| {
+            // The expectation of a file applies to its content.
+            let part = if matches!(step.op.kind, OperationKind::Builtin("file")) { "content" } else { "" };
+            required(expect, part, view.task.dialect, &mut |part, wanted, span| {
                 found.push(Claim { subject: subject.clone(), part, wanted, span, at, is_strict: true, awaits: false });
             });
         }
@@ -262,6 +264,9 @@ fn field_equals(step: &Step<Def>) -> Option<(&str, &Arg<Def>)> {
 fn subject(step: &Step<Def>) -> Option<String> {
     let mut text = match &step.op.kind {
         OperationKind::Builtin(name @ ("http" | "command")) => (*name).to_owned(),
+        OperationKind::Builtin("file") if step.arg("content").is_none() && step.arg("absent").is_none() => {
+            "file".to_owned()
+        }
         OperationKind::Tool { server, tool } if is_reader(tool) => format!("{server}.{tool}"),
         OperationKind::Extension { .. } if field_equals(step).is_some() => step.op.name.clone(),
         _ => return None,

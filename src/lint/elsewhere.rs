@@ -258,7 +258,8 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && has_word(&said, folder.rsplit('/').next().unwrap_or(folder))
         };
         let known = made.iter().any(|made| *made == path || made.starts_with(&format!("{path}/")) || is_moved(made))
-            || said.contains(file);
+            || said.contains(file)
+            || writes(view, &path);
         // A file that a command of setup creates under another name is mentioned in its text.
         let in_text = view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file));
         // `access.log.gz` is derived from `access.log`.
@@ -275,6 +276,29 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
             told.push(path);
         }
     }
+}
+
+/// Whether the prompt, or the task outside of verify, contains a word.
+pub(super) fn is_known(view: &TaskView<'_>, said: &str, word: &str) -> bool {
+    said.contains(word) || super::facts::elsewhere(view).rest.contains(word)
+}
+
+/// Whether the prompt and setup mention all parts of a key such as `user:42`, each by itself.
+pub(super) fn is_told_apart(view: &TaskView<'_>, said: &str, key: &str) -> bool {
+    let mut parts = key.split([':', '/', '.']).filter(|part| !part.is_empty()).peekable();
+    parts.peek().is_some() && parts.all(|part| is_known(view, said, part))
+}
+
+/// Whether a command of verify that names the path may create the file.
+pub(super) fn writes(view: &TaskView<'_>, path: &str) -> bool {
+    view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify).any(|script| {
+        script.trace.runs.iter().any(|run| {
+            let names = run.words.iter().any(|word| word.shown().contains(path));
+            let looks = crate::bash::tools::looks(run.statement.name())
+                || matches!(run.statement.name(), "sqlite3" | "echo" | "awk");
+            names && !looks
+        })
+    })
 }
 
 /// Setup creates `shop-{random.id}`, verify checks it, and the prompt says `shop`: the agent does not know the name.
@@ -468,7 +492,8 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && model.acts.iter().any(|other| {
                     other.thing.kind != act.thing.kind && other.thing.name.as_ref().is_some_and(|other| other.is(name))
                 });
-            if derived || is_shared || near.is_none() && (!sees || !names || !is_specific(act)) {
+            let is_told_apart = || act.thing.kind == "key" && is_told_apart(view, &said, &spelt(name));
+            if derived || is_shared || is_told_apart() || near.is_none() && (!sees || !names || !is_specific(act)) {
                 continue;
             }
             let shown = format!("{} `{}`", act.thing.kind, name.shown());

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use super::{
     TaskView,
-    elsewhere::UNKNOWN_RESOURCE,
+    elsewhere::{UNKNOWN_RESOURCE, is_known, is_told_apart, writes},
     facts,
     prompt_disagrees::{absent_paths, read_paths},
     texts,
 };
 use crate::{
     ascii::{Ascii, ascii},
-    bash::tools,
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{
         Act, Followed, Verb,
@@ -43,11 +42,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 fn finding(span: Span, message: String) -> Diagnostic {
     Diagnostic::new(&UNKNOWN_RESOURCE, span, message).help("check what setup creates, or what the prompt asks for")
-}
-
-/// Whether the prompt, or the task outside of verify, contains a word.
-fn is_known(view: &TaskView<'_>, said: &str, word: &str) -> bool {
-    said.contains(word) || facts::elsewhere(view).rest.contains(word)
 }
 
 fn verified<'a>(view: &TaskView<'a>) -> impl Iterator<Item = &'a Followed<'a>> {
@@ -173,18 +167,6 @@ fn stands_for(view: &TaskView<'_>, said: &str, made: &[String], parent: &str, fi
         && !facts::elsewhere(view).verify.contains(other)
         && !texts::has_word(said, stem)
         && !rest.contains(&ending.to_lowercase())
-}
-
-/// Whether a command of verify that names the path may create the file.
-fn writes(view: &TaskView<'_>, path: &str) -> bool {
-    verified(view).any(|script| {
-        script.trace.runs.iter().any(|run| {
-            let names = run.words.iter().any(|word| word.shown().contains(path));
-            let looks =
-                tools::looks(run.statement.name()) || matches!(run.statement.name(), "sqlite3" | "echo" | "awk");
-            names && !looks
-        })
-    })
 }
 
 /// Verify expects that a file is absent from a directory that never exists.
@@ -510,10 +492,7 @@ fn stored_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let reads = |word: &str| READS.contains(&word.to_lowercase().as_str());
             let key = words[at + 1..].windows(2).find(|pair| reads(pair[0])).map(|pair| pair[1]);
             let Some(key) = key.filter(|key| key.len() > 2 && !key.starts_with('-')) else { continue };
-            // The prompt may mention both parts of `user:42` separately.
-            let parts: Vec<&str> = key.split([':', '/', '.']).filter(|part| !part.is_empty()).collect();
-            let told_apart = parts.iter().all(|part| is_known(view, said, part));
-            if !told_apart && told.insert(key.to_owned()) {
+            if !is_told_apart(view, said, key) && told.insert(key.to_owned()) {
                 let span = run.content.span(run.statement.range.clone());
                 out.push(finding(span, format!("neither the prompt nor the task mentions the key `{key}`")));
             }

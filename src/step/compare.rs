@@ -92,6 +92,12 @@ pub fn part(subject: &str, demands: &TextDemands<'_>, actual: &str) -> Result<Co
         found.add((!count.admits(lines as u64)).then(difference));
     }
     bounds(subject, &demands.bounds, Some(body), actual, &mut found);
+    if let Some(expects) = demands.json {
+        match serde_json::from_str(actual) {
+            Ok(document) => found.extend(json(&format!("{subject}.json"), expects, &document)?),
+            Err(_) => found.add(Some(differs("JSON"))),
+        }
+    }
     if let Some(not) = demands.not {
         if let Some(text) = &not.equals {
             found.add(same_text(text, actual).then(|| differs(&format!("not `{text}`"))));

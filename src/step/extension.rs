@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     Context, Done, Stop,
-    compare::{self, Compared},
+    compare::{self, Compared, TextDemands},
     process,
 };
 use crate::{
@@ -84,14 +84,15 @@ fn judge(expect: &Expect, answer: &Answer) -> Result<Compared, String> {
                 if let Some(expected) = &matchers.equals {
                     found.add(unequal(name, expected, value));
                 }
-                found.extend(compare::part(name, &matchers.demands(), &text)?);
-                if let Some(json) = &matchers.json {
+                let demands = matchers.demands();
+                found.extend(compare::part(name, &TextDemands { json: None, ..demands }, &text)?);
+                if let Some(json) = demands.json {
                     let parsed = match value {
                         Value::String(text) => serde_json::from_str(text).ok(),
                         value => Some(value.clone()),
                     };
                     match parsed {
-                        Some(document) => found.extend(compare::json(name, &json.0, &document)?),
+                        Some(document) => found.extend(compare::json(name, json, &document)?),
                         None => found.add(Some(compare::difference(name, "JSON", &text))),
                     }
                 }

@@ -9,7 +9,7 @@ use super::{
     compare::{self, Compared},
 };
 use crate::{
-    builtin::http::{Body, BodyExpect, Expect, Http},
+    builtin::http::{Body, Expect, Http},
     event::Outcome,
     host::{HttpRequest, HttpResponse},
 };
@@ -91,15 +91,8 @@ fn judge(expect: &Expect, answer: &HttpResponse) -> Result<Compared, String> {
     // If any status is accepted, the response itself counts as a comparison.
     let differs = !expect.status.admits(answer.status);
     found.add(differs.then(|| compare::difference("status", &expect.status.describe(), &answer.status.to_string())));
-    if let Some(expected @ BodyExpect { json, .. }) = &expect.body {
-        let body = whole_body(answer)?;
-        found.extend(compare::part("body", &expected.demands(), &body)?);
-        if let Some(json) = json {
-            match serde_json::from_slice(&answer.body) {
-                Ok(document) => found.extend(compare::json("body.json", &json.0, &document)?),
-                Err(_) => found.add(Some(compare::difference("body", "JSON", &body))),
-            }
-        }
+    if let Some(expected) = &expect.body {
+        found.extend(compare::part("body", &expected.demands(), &whole_body(answer)?)?);
     }
     Ok(found)
 }

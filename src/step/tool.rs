@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{
     Context, Contract, Done, Stop, ToolAnswer, ToolFault, Tools,
-    compare::{self, Compared},
+    compare::{self, Compared, TextDemands},
 };
 use crate::{
-    builtin::tool::{ContentExpect, Expect, StepsExpect, Tool},
+    builtin::tool::{Expect, StepsExpect, Tool},
     diagnostic::nearest,
     event::{Difference, Outcome},
     hir::{ArgKind, Dialect, OperationKind},
@@ -147,15 +147,15 @@ fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Compared, String> {
         found.extend(equal(primitive::same("structuredContent", structured, answer.structured_content.as_ref())));
     }
     if let Some(content) = &expect.content {
-        let ContentExpect { equals, json, .. } = content;
-        if let Some(equals) = equals {
+        if let Some(equals) = &content.equals {
             found.extend(equal(primitive::content(equals, &answer.content)));
         }
         let text = text_of(&answer.content);
-        found.extend(compare::part("content", &content.demands(), &text)?);
-        if let Some(json) = json {
+        let demands = content.demands();
+        found.extend(compare::part("content", &TextDemands { json: None, ..demands }, &text)?);
+        if let Some(json) = demands.json {
             match answer.structured_content.clone().or_else(|| serde_json::from_str(&text).ok()) {
-                Some(document) => found.extend(compare::json("content.json", &json.0, &document)?),
+                Some(document) => found.extend(compare::json("content.json", json, &document)?),
                 None => found.add(Some(compare::difference("content", "JSON", &text))),
             }
         }
@@ -193,7 +193,7 @@ fn steps(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done
             found.add(is_error(false, answer.is_error));
         }
         if let Some(expect) = &expect.content {
-            found.extend(compare::part("content", &compare::TextDemands::pattern(expect.matches.as_deref()), &text)?);
+            found.extend(compare::part("content", &TextDemands::pattern(expect.matches.as_deref()), &text)?);
             found.extend(compare::fields("content", &expect.fields, &answer.content)?);
         }
         Ok(found)
