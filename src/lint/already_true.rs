@@ -123,7 +123,10 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         };
         let own = !owned.is_empty();
         let all = if own { &*owned } else { given };
-        let mut same = all.iter().filter(|fact| alike(&fact.key, &question.key) && (own || beside(fact))).peekable();
+        let fits = |fact: &facts::Fact| {
+            alike(&fact.key, &question.key) && (own || beside(fact)) || !own && is_only_label(view, fact, question)
+        };
+        let mut same = all.iter().filter(|fact| fits(fact)).peekable();
         let Some(first) = same.peek().map(|fact| fact.span) else { continue };
         let amount = Quantity::of_value(&value);
         let equal = |text: &str| {
@@ -133,6 +136,20 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         if same.all(|fact| equal(&fact.text())) && !of_another() {
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
+    }
+}
+
+/// `.labels[].name`, where setup creates one issue, with `--label`.
+fn is_only_label(view: &TaskView<'_>, fact: &facts::Fact, question: &facts::Fact) -> bool {
+    let of = question.parent.as_deref().and_then(|parent| parent.strip_suffix('s'));
+    question.key == "name" && of == Some(fact.key.as_str()) && {
+        let creates = |run: &&Run<'_>| {
+            run.statement.name() == "gh" && run.words.get(2).and_then(Value::literal) == Some("create")
+        };
+        let created =
+            owner::runs(view, PhaseKind::Setup).filter(creates).filter(|run| owner::words(run).contains("--title"));
+        let spans: Vec<Span> = created.map(owner::place).collect();
+        spans == [fact.span]
     }
 }
 
@@ -1262,7 +1279,7 @@ fn is_told(said: &str, key: &str) -> bool {
     said.match_indices(key).any(|(at, _)| {
         let alone = !said[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '`' | '.'))
             && said[at + key.len()..].starts_with(' ');
-        alone && !KEEPS.is_match(&said[sentence(said, at)])
+        alone && !KEEPS.is_match(&said[clause(said, at)])
     })
 }
 
@@ -1270,13 +1287,11 @@ fn is_told(said: &str, key: &str) -> bool {
 pub(super) fn is_ordered(said: &str, verb: &str) -> bool {
     let lower = said.to_ascii_lowercase();
     lower.match_indices(verb).any(|(at, _)| {
-        let whole = sentence(said, at);
-        let start = said[whole.start..at].rfind(',').map_or(whole.start, |comma| whole.start + comma);
-        let end = said[at..whole.end].find(',').map_or(whole.end, |comma| at + comma);
+        let clause = &said[clause(said, at)];
         let is_word = !said[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '`' | '.'))
             && said[at + verb.len()..].starts_with([' ', '\n'])
             && !texts::in_quoted_phrase(said, at..at + verb.len());
-        is_word && !KEEPS.is_match(&said[start..end]) && !NEGATES.is_match(&said[start..end])
+        is_word && !KEEPS.is_match(clause) && !NEGATES.is_match(clause)
     })
 }
 
@@ -1289,13 +1304,18 @@ pub(super) fn is_asked(said: &str, value: &str) -> bool {
         let sentence = sentence(said, at);
         let head = &said[sentence.start..at];
         let before = before.trim_end_matches(['`', '"', '\'']);
-        // In `Set the mode to live, and leave the queue`, each clause has a meaning of its own.
-        let start = head.rfind(',').map_or(sentence.start, |comma| sentence.start + comma);
-        let end = said[at..sentence.end].find(',').map_or(sentence.end, |comma| at + comma);
         ends && (TO.is_match(before) && CHANGES.is_match(head) || GIVES.is_match(before))
-            && !KEEPS.is_match(&said[start..end])
+            && !KEEPS.is_match(&said[clause(said, at)])
             && !texts::in_quoted_phrase(said, at..at + value.len())
     })
+}
+
+/// The clause around a place, between commas: in `Set the mode to live, and leave the queue`, each has a meaning of its own.
+fn clause(said: &str, at: usize) -> std::ops::Range<usize> {
+    let whole = sentence(said, at);
+    let start = said[whole.start..at].rfind(',').map_or(whole.start, |comma| whole.start + comma);
+    let end = said[at..whole.end].find(',').map_or(whole.end, |comma| at + comma);
+    start..end
 }
 
 /// Whether a prompt asks to create a resource of this name: the name is the object of the verb, with nothing in

@@ -233,8 +233,22 @@ fn find_given(view: &TaskView<'_>) -> Vec<Fact> {
     found
 }
 
-fn read(view: &TaskView<'_>, dir: &std::path::Path, file: &str) -> Option<String> {
-    String::from_utf8(view.files.read(&resolve(dir, file)).ok()?).ok()
+/// The text of a file, or of all manifests in a directory.
+fn read(view: &TaskView<'_>, dir: &Path, file: &str) -> Option<String> {
+    let path = resolve(dir, file);
+    let text = |path: &Path| String::from_utf8(view.files.read(path).ok()?).ok();
+    let is_manifest = |name: &&String| [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end));
+    text(&path).or_else(|| {
+        let texts: Vec<String> = view
+            .files
+            .list(&path)
+            .iter()
+            .filter(is_manifest)
+            .take(FILES)
+            .filter_map(|name| text(&path.join(name)))
+            .collect();
+        (!texts.is_empty()).then(|| texts.join("\n---\n"))
+    })
 }
 
 /// Adds the fields that a command sets.
