@@ -478,7 +478,8 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let sees = model.sees(PhaseKind::Setup)
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
             // A prompt that contains no names leaves naming to other parts of the task.
-            let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word))
+            let names = ["named", "called", "`", "\"", "'", "{"].iter().any(|word| said.contains(word))
+                || said.split_whitespace().any(is_compound)
                 || makes.iter().any(|made| is_schedule(made, act))
                 || makes.iter().any(|made| {
                     let name = made.thing.name.as_ref().and_then(Value::literal);
@@ -493,7 +494,11 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                     other.thing.kind != act.thing.kind && other.thing.name.as_ref().is_some_and(|other| other.is(name))
                 });
             let is_told_apart = || act.thing.kind == "key" && is_told_apart(view, &said, &spelt(name));
-            if derived || is_shared || is_told_apart() || near.is_none() && (!sees || !names || !is_specific(act)) {
+            if derived
+                || is_shared
+                || is_told_apart()
+                || near.is_none() && (!sees || !names || !is_specific(act) || name.shown().contains('$'))
+            {
                 continue;
             }
             let shown = format!("{} `{}`", act.thing.kind, name.shown());
@@ -1038,20 +1043,30 @@ fn is_given(act: &Act) -> bool {
 
 /// Whether names of this kind are given by authors: replica sets and their pods are named by controllers.
 fn is_specific(act: &Act) -> bool {
-    !matches!(
-        act.thing.kind.as_str(),
-        "replicaset"
-            | "controllerrevision"
-            | "endpointslice"
-            | "secret"
-            | "serviceaccount"
-            | "lease"
-            | "persistentvolume"
-            | ""
-    ) && !matches!(
-        act.thing.system.as_str(),
-        "file" | "http" | "git" | "postgres" | "mysql" | "sqlite" | "kind" | "docker"
-    )
+    // Every namespace has this one, and those of OpenShift have two more.
+    let is_usual = act.thing.kind == "serviceaccount"
+        && act
+            .thing
+            .name
+            .as_ref()
+            .and_then(Value::literal)
+            .is_some_and(|name| matches!(name, "default" | "builder" | "deployer"));
+    !is_usual
+        && !matches!(
+            act.thing.kind.as_str(),
+            "replicaset" | "controllerrevision" | "endpointslice" | "secret" | "lease" | "persistentvolume" | ""
+        )
+        && !matches!(
+            act.thing.system.as_str(),
+            "file" | "http" | "git" | "postgres" | "mysql" | "sqlite" | "kind" | "docker"
+        )
+}
+
+/// Whether a word is a name with hyphens, such as `create-simple-rbac`.
+fn is_compound(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let name = word.trim_matches(|c: char| !plain(c));
+    name.contains('-') && name.split('-').all(|part| !part.is_empty() && part.chars().all(plain))
 }
 
 /// Whether resources of a kind are named after those that created them.
