@@ -32,6 +32,7 @@ mod comparison;
 mod config;
 mod constant;
 mod contradiction;
+mod coordinates;
 mod downloads;
 mod does_it;
 mod duplicate_name;
@@ -374,6 +375,7 @@ fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     earlier::former(view, out);
     choices::refused(view, out);
     bystander::check(view, out);
+    coordinates::check(view, out);
     starts::revision(view, out);
 }
 
