@@ -616,8 +616,17 @@ fn the_output_tree_contains_each_referenced_file_once() {
         .into_iter()
         .map(|(p, _)| p.strip_prefix(world.path("new")).unwrap().to_string_lossy().into_owned())
         .collect();
-    // The scripts became steps; the helper is a single file, sourced by the remaining scripts.
-    assert_eq!(names, ["eval.yaml", "mcp.json", "tasks/lib/ns.sh", "tasks/one.yaml", "tasks/two.yaml"]);
+    // The scripts became steps that run in their directory; the helper is a single file, sourced by the remaining scripts.
+    let wanted = [
+        "eval.yaml",
+        "mcp.json",
+        "tasks/lib/ns.sh",
+        "tasks/one.yaml",
+        "tasks/scripts/one.sh",
+        "tasks/scripts/two.sh",
+        "tasks/two.yaml",
+    ];
+    assert_eq!(names, wanted);
     for name in ["one", "two"] {
         let text = world.read(&format!("new/tasks/{name}.yaml"));
         assert!(text.contains(&format!("run: kubectl get ns {name}")), "{text}");
@@ -659,6 +668,13 @@ fn the_output_tree_contains_each_referenced_file_once() {
         "t.yaml",
     ];
     assert_eq!(named, wanted.map(|name| world.path("named").join(name)));
+    // A step that runs in a directory finds it, although all scripts in it became steps.
+    world.write("bare/scripts/one.sh", "#!/bin/sh\ngit status --short\n");
+    make_executable(&world.path("bare/scripts/one.sh"));
+    world
+        .write("bare/t.yaml", &format!("{head}steps:\n  verify: {{file: scripts/one.sh}}\n  prompt: {{inline: x}}\n"));
+    world.run(&["convert", "bare/t.yaml", "--target", "builtin", "--out", "bared", "--no-verify"]).expect(0, &[]);
+    assert!(world.read("bared/t.yaml").contains("workdir: scripts") && world.path("bared/scripts").is_dir());
     // Scripts that stay keep their modes, and files outside are reported.
     world.run(&["convert", "suite/eval.yaml", "--out", "wrapped", "--no-verify"]).expect(0, &[]);
     assert!(is_executable(&world.path("wrapped/tasks/scripts/one.sh")));

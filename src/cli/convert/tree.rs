@@ -94,6 +94,19 @@ pub fn write(
             }
         }
     }
+    // A step needs the directory in which it runs, even if it reads no file there.
+    for (path, new) in tasks {
+        let dir = folder(&absolute(path));
+        for name in
+            new.text.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").strip_prefix("workdir: "))
+        {
+            let workdir = normalize(&dir.join(name.trim()));
+            let is_there = written.iter().chain(&copies).any(|copy| copy.starts_with(&workdir));
+            if workdir.is_dir() && !is_there {
+                copies.insert(workdir);
+            }
+        }
+    }
     let root = root(&own, &copies);
     let (inside, outside): (BTreeSet<PathBuf>, BTreeSet<PathBuf>) =
         copies.iter().cloned().partition(|copy| copy.starts_with(&root));

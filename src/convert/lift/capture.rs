@@ -611,7 +611,8 @@ impl<'a> Lifter<'a> {
                     let open = expect.equals.as_deref().is_some_and(|e| e.starts_with("{steps."));
                     let empty = open || holds(&demand.kind, &expect, if lines { "0" } else { "" }, lines);
                     (run.is_some() || !empty).then_some(())?;
-                    any |= run.is_some() && (st.waiting || st.by_output || empty || filter);
+                    let speaks = run.is_some_and(speaks_of_failure);
+                    any |= run.is_some() && (st.waiting || st.by_output || empty || filter || speaks);
                 }
                 None => {}
             }
@@ -1065,6 +1066,39 @@ fn compare(operator: &str, n: u64, limit: u64) -> bool {
         "-le" => n <= limit,
         _ => n < limit,
     }
+}
+
+/// Whether a command may print what a script looks for and fail: a message (`2>&1`), or a state (`systemctl is-active`).
+fn speaks_of_failure(run: &str) -> bool {
+    // These print nothing to standard output if they fail.
+    const SILENT: [&str; 20] = [
+        "kubectl",
+        "oc",
+        "virtctl",
+        "helm",
+        "gh",
+        "psql",
+        "mysql",
+        "sqlite3",
+        "aws",
+        "az",
+        "gcloud",
+        "curl",
+        "jq",
+        "yq",
+        "cat",
+        "stat",
+        "readlink",
+        "base64",
+        "docker",
+        "redis-cli",
+    ];
+    let is_silent = |program: bash::program::Program| {
+        program.commands().iter().all(|command| {
+            SILENT.contains(&command.name()) && !command.words().iter().any(|word| word.text == "inspect")
+        })
+    };
+    run.contains("2>&1") || !bash::program(run).is_some_and(is_silent)
 }
 
 fn same(operator: &str) -> Option<&'static str> {

@@ -9,7 +9,7 @@ use crate::{
         self,
         ast::{Kind, Part, Redirect, Simple, Stmt, Word},
         flow,
-        tools::{self, fails_with_one, looks},
+        tools::{self, fails_with_one},
     },
     builtin::command::ExitCode,
     convert::{
@@ -114,10 +114,17 @@ impl<'a> Lifter<'a> {
         let mut step = Step::command(words.join(" "));
         limit.of(&mut step);
         if let step::Kind::Command { workdir, env: own, .. } = &mut step.kind {
-            // A command that queries a cluster returns the same from every directory.
-            let of_cluster = matches!(name, "kubectl" | "oc") && looks(&words.join(" ")) && env.is_empty();
-            let reads =
-                |w: &String| w.starts_with("-f") || w.starts_with("-k") || w.starts_with("--") && w.contains("file");
+            // A command of a cluster without files does the same from every directory.
+            let local = |w: &String| {
+                matches!(w.as_str(), "cp" | "kustomize" | "config" | "debug" | "plugin" | "start-build" | "new-app")
+            };
+            let of_cluster = matches!(name, "kubectl" | "oc") && !words.iter().any(local);
+            let reads = |w: &String| {
+                w.starts_with("-f")
+                    || w.starts_with("-k")
+                    || w.starts_with("-") && w.contains("file")
+                    || w.starts_with('$')
+            };
             if !of_cluster || words.iter().any(reads) {
                 workdir.clone_from(&st.workdir);
             }

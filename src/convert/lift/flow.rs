@@ -256,7 +256,7 @@ impl<'a> Lifter<'a> {
                     }
                     Some(Flow::Falls(_)) => {
                         let out = self.check(stmt, st)?;
-                        Some(Next::Steps(self.as_status(out, after, st)?, 1))
+                        Some(Next::Steps(self.as_status(stmt, out, after, st)?, 1))
                     }
                     _ => None,
                 }
@@ -294,7 +294,7 @@ impl<'a> Lifter<'a> {
                 let out = self.check(stmt, st)?;
                 // `! a` never ends a script under `set -e`.
                 let st = if matches!(stmt.kind, Kind::Not(_)) { &soft(st) } else { &*st };
-                self.with_status(out, after, st)
+                self.with_status(stmt, out, after, st)
             }
             Kind::Group(list) => {
                 let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
@@ -312,7 +312,7 @@ impl<'a> Lifter<'a> {
             Kind::While { until, condition, body } => self
                 .counted_rounds(*until, condition, body, after, st, end)
                 .or_else(|| self.wait(*until, condition, body, st)),
-            Kind::Subshell(list) => self.with_status(self.subshell(list, st)?, after, st),
+            Kind::Subshell(list) => self.with_status(stmt, self.subshell(list, st)?, after, st),
             Kind::Other(_) => None,
         }
     }
@@ -525,7 +525,7 @@ impl<'a> Lifter<'a> {
             ":" | "true" if simple.words.len() == 1 && statement::has_effects(simple) => {
                 let words = vec![Word::read("true", 0)];
                 let out = self.written_to(&Simple { words, ..simple.clone() }, st)?;
-                self.with_status(out, after, st)
+                self.with_status(stmt, out, after, st)
             }
             ":" | "true" if simple.words.len() == 1 => self.is_true(stmt).then_some(Next::Idle(None)),
             "set" => {
@@ -573,7 +573,7 @@ impl<'a> Lifter<'a> {
             "continue" if st.waiting && argument.is_none() => Some(Next::End(Flow::Fails(Vec::new()))),
             "eval" => {
                 let out = self.check(stmt, st)?;
-                self.with_status(out, after, st)
+                self.with_status(stmt, out, after, st)
             }
             "cd" if st.errexit
                 && !st.fragile
@@ -647,13 +647,13 @@ impl<'a> Lifter<'a> {
                     return match flow {
                         // `exit` in a function ends the script; a returned status may be ignored.
                         Flow::Fails(said) => (ends(body) || self.counts(body)).then_some(Next::End(Flow::Fails(said))),
-                        Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(out, after, st),
+                        Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(stmt, out, after, st),
                         Flow::Passes(..) => None,
                     };
                 }
                 let out = self.check(stmt, st)?;
                 self.made(name, simple, st);
-                self.with_status(out, after, st)
+                self.with_status(stmt, out, after, st)
             }
         }
     }
@@ -727,7 +727,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// Handles the exit status of a statement as the list does: together with the following statement, if that one reads the status.
-    fn with_status(&self, out: Out, after: &[Stmt], st: &State) -> Option<Next> {
+    fn with_status(&self, stmt: &Stmt, out: Out, after: &[Stmt], st: &State) -> Option<Next> {
         if let Some(following) = after.first() {
             let source = |s: &Stmt| match &s.kind {
                 Kind::Simple(s) => s.words.iter().map(|w| w.source.trim_matches('"')).collect::<Vec<_>>().join(" "),
@@ -767,10 +767,10 @@ impl<'a> Lifter<'a> {
                 }
             }
         }
-        Some(Next::Steps(self.as_status(out, after, st)?, 1))
+        Some(Next::Steps(self.as_status(stmt, out, after, st)?, 1))
     }
 
-    fn as_status(&self, out: Out, after: &[Stmt], st: &State) -> Option<Out> {
+    fn as_status(&self, stmt: &Stmt, out: Out, after: &[Stmt], st: &State) -> Option<Out> {
         if after.is_empty() && st.tail {
             return Some(out);
         }
@@ -778,7 +778,8 @@ impl<'a> Lifter<'a> {
             // In a loop that is retried, a failure would have ended the script.
             return if st.fragile { None } else { Some(out) };
         }
-        Some(self.ignored_in_passing(out))
+        // `helm uninstall web 2>/dev/null`: the author expects that it may fail.
+        Some(if is_silenced(stmt) { self.ignored(out) } else { self.ignored_in_passing(out) })
     }
 
     /// Makes steps pass whatever their command returns, because the script ignores it.
@@ -2162,6 +2163,12 @@ fn exits_well(stmt: &Stmt) -> bool {
 /// Returns the state for a command whose status the shell tests: its failure does not end the script.
 fn soft(st: &State) -> State {
     State { errexit: false, fragile: false, ..st.clone() }
+}
+
+/// Whether the messages of a command are discarded.
+fn is_silenced(stmt: &Stmt) -> bool {
+    let Kind::Simple(simple) = &stmt.kind else { return false };
+    simple.redirects.iter().any(|redirect| matches!(redirect, Redirect::Discard(2 | 3)))
 }
 
 /// Drops the expectations of steps whose result does not matter.
