@@ -671,8 +671,7 @@ fn the_output_tree_contains_each_referenced_file_once() {
     // A step that runs in a directory finds it, although all scripts in it became steps.
     world.write("bare/scripts/one.sh", "#!/bin/sh\ngit status --short\n");
     make_executable(&world.path("bare/scripts/one.sh"));
-    world
-        .write("bare/t.yaml", &format!("{head}steps:\n  verify: {{file: scripts/one.sh}}\n  prompt: {{inline: x}}\n"));
+    world.write("bare/t.yaml", &format!("{head}steps:\n  verify: {{file: scripts/one.sh}}\n  prompt: {{inline: x}}\n"));
     world.run(&["convert", "bare/t.yaml", "--target", "builtin", "--out", "bared", "--no-verify"]).expect(0, &[]);
     assert!(world.read("bared/t.yaml").contains("workdir: scripts") && world.path("bared/scripts").is_dir());
     // Scripts that stay keep their modes, and files outside are reported.

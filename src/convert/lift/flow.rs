@@ -10,6 +10,7 @@ use super::{
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
 };
 use crate::{
+    ascii::{Ascii, ascii},
     bash::{
         self,
         ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
@@ -723,7 +724,12 @@ impl<'a> Lifter<'a> {
                 }
             })
         });
-        words.collect::<Vec<_>>().join(" ").replace("\\n", " ")
+        let words: Vec<String> = words.collect();
+        let text = match words.split_first() {
+            Some((format, given)) if self.name(simple) == Some("printf") => formatted(format, given),
+            _ => words.join(" "),
+        };
+        COLOR.replace_all(&text, |_| String::new()).replace("\\n", " ")
     }
 
     /// Handles the exit status of a statement as the list does: together with the following statement, if that one reads the status.
@@ -2164,6 +2170,23 @@ fn exits_well(stmt: &Stmt) -> bool {
 fn soft(st: &State) -> State {
     State { errexit: false, fragile: false, ..st.clone() }
 }
+
+/// A text of `printf` with its arguments in place of `%s` and `%d`.
+fn formatted(format: &str, given: &[String]) -> String {
+    let mut given = given.iter();
+    let mut parts = format.split('%');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.strip_prefix(['s', 'd', 'q', 'b']) {
+            Some(rest) => out += &format!("{}{rest}", given.next().map_or("", String::as_str)),
+            None => out += &format!("%{part}"),
+        }
+    }
+    given.fold(out, |out, word| out + " " + word)
+}
+
+/// What makes a terminal change the color.
+static COLOR: Ascii = ascii(r"\\(?:033|e|x1[bB]|u001[bB])\[[0-9;]*m");
 
 /// Whether the messages of a command are discarded.
 fn is_silenced(stmt: &Stmt) -> bool {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages, outcome,
+    BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, TEMPORARY, allowed, messages,
+    outcome,
     statement::{
         self, assigned, assigned_beyond, mentions, mentions_itself, prints, reads, script_dir, script_dir_prefix, sets,
         touches, walk,
@@ -824,7 +825,54 @@ fn assemble(
             }
         }
     }
+    // The steps of a cleanup are reversed later.
+    if source.phase != PhaseKind::Cleanup {
+        write_once(&mut steps, &mut Vec::new());
+    }
     Some(Lifted { untouched: !lifted, steps, books, apart: false })
+}
+
+/// Drops steps that write what an earlier step has written to another file. `written`: contents and paths of files that exist at this
+/// point.
+fn write_once(steps: &mut Vec<Step>, written: &mut Vec<(String, String)>) {
+    let mut at = 0;
+    while at < steps.len() {
+        for list in steps[at].lists() {
+            write_once(list, &mut written.clone());
+        }
+        if let step::Kind::File { path, content: Some(content), mode: None } = &steps[at].kind
+            && path.starts_with(TEMPORARY)
+        {
+            let (path, content) = (path.clone(), content.clone());
+            let known = written.iter().find(|(text, _)| *text == content).map(|(_, path)| path.clone());
+            // A command may only read it.
+            let mut is_free = true;
+            let reads = |run: &str| !run.contains(['>', '<']) && !run.contains(" -i");
+            for step in steps.iter_mut() {
+                step.each(&mut |step| match &step.kind {
+                    step::Kind::Command { run, env, .. } => {
+                        let has = |of: &String| {
+                            env.iter().any(|(_, value)| value.contains(of.as_str())) || run.contains(of.as_str())
+                        };
+                        is_free &= !run.contains(path.as_str());
+                        is_free &= reads(run) || !(has(&path) || known.as_ref().is_some_and(has));
+                    }
+                    step::Kind::Script { .. } | step::Kind::Kept { .. } => is_free = false,
+                    _ => {}
+                });
+            }
+            match known.filter(|_| is_free && at + 1 < steps.len()) {
+                Some(known) => {
+                    let comments = steps.remove(at).comments;
+                    steps[at].comments.splice(0..0, comments);
+                    steps.iter_mut().for_each(|step| step.each(&mut |step| step.replace(&path, &known)));
+                    continue;
+                }
+                None => written.push((content, path)),
+            }
+        }
+        at += 1;
+    }
 }
 
 /// Builds a script of the statements that stay, after files that contain the values they need from before.
