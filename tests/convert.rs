@@ -1448,7 +1448,7 @@ fn worlds_contain_what_tasks_depend_on() {
         |name: &str, script: &str| format!("  {name}: {{inline: {:?}}}\n", format!("#!/usr/bin/env bash\n{script}"));
     let is = |state: &str| format!("set -e\n[ \"$(kubectl get pod web -o jsonpath={{.status.phase}})\" = {state} ]");
     let judges = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: a, difficulty: easy}\nspec:\n  prompt: {inline: Which pods?}\n  verify:\n    - llmJudge: {contains: web}\n    - llmJudge: {contains: db}\n";
-    let right: [(String, &[(&str, &str)]); 5] = [
+    let right: [(String, &[(&str, &str)]); 7] = [
         (
             steps(&(phase("setup", &is("Failed")) + &phase("verify", &is("Running")))),
             &[("stdout: Failed", "stdout: Pending"), ("stdout: Running", "stdout: Ready")],
@@ -1462,6 +1462,16 @@ fn worlds_contain_what_tasks_depend_on() {
         (
             steps(&(phase("setup", "set -e\ntouch /root/.begun") + &phase("verify", "kubectl get pod web"))),
             &[("get pod web", "get pod db")],
+        ),
+        // A command of the shell leaves no trace.
+        (
+            steps(&(phase("setup", "mkdir -p /tmp/p && echo x > /tmp/p/f") + &phase("verify", "grep -q y /tmp/p/f"))),
+            &[("grep -q y", "grep -q z")],
+        ),
+        // Two outputs that must be equal.
+        (
+            steps(&phase("verify", "set -e\n[ \"$(kubectl get cm a -o jsonpath={.data.x})\" = \"$(shopctl token)\" ]")),
+            &[("shopctl token", "shopctl tokens"), ("{steps.expected.outputs.stdout}", "same")],
         ),
     ];
     for (task, faults) in &right {
