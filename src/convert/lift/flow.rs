@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
     capture::inverse,
+    changes_nothing,
     command::{NOT_A_NUMBER, ONE_STATUS, PIPE_DENIED, Purpose, denied, expect_of},
     messages, read_only,
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
@@ -55,6 +56,11 @@ impl<'a> Lifter<'a> {
             let Some(next) = self.next(&list[at..], &mut tried, end) else {
                 self.only_tells(&list[at], &st).then_some(())?;
                 skipped = true;
+                if let Kind::Simple(simple) = &list[at].kind
+                    && matches!(self.name(simple), Some("echo" | "printf"))
+                {
+                    said.push(self.said(simple, &st));
+                }
                 at += 1;
                 continue;
             };
@@ -402,7 +408,9 @@ impl<'a> Lifter<'a> {
                         && body.iter().all(|s| self.only_tells(s, &State { depth: st.depth + 1, ..st.clone() }));
                 }
                 let words: Vec<&str> = simple.words.iter().map(|w| w.source.as_str()).collect();
-                let runs = runs_commands(simple);
+                // `echo "got $(kubectl get pod web)"`
+                let changes = |part: &Part| matches!(part, Part::Command { text, .. } if !changes_nothing(text));
+                let runs = simple.words.iter().flat_map(|word| &word.parts).any(changes);
                 let own = ["echo", "printf", "true", ":", "tail", "sort", "column"];
                 !statement::has_effects(simple) && !runs && (own.contains(&name) || looks(&words.join(" ")))
             }
@@ -716,7 +724,16 @@ impl<'a> Lifter<'a> {
                 let given = (1..).map_while(|nth: usize| st.scope.get(&nth.to_string()));
                 given.map(|text| text.0.iter().map(shown).collect()).collect()
             };
-            known.unwrap_or_else(|| {
+            let part = |part: &Part| match part {
+                Part::Text { text, .. } => text.clone(),
+                Part::Var { name, .. } => match st.scope.get(name) {
+                    Some(text) => text.0.iter().map(shown).collect(),
+                    None => "…".to_owned(),
+                },
+                _ => "…".to_owned(),
+            };
+            let runs = w.parts.iter().any(|part| matches!(part, Part::Command { .. }));
+            known.or_else(|| runs.then(|| w.parts.iter().map(part).collect())).unwrap_or_else(|| {
                 let source = w.source.trim_matches(['"', '\'']);
                 match source.contains("$*") || source.contains("$@") {
                     true => source.replace("$*", &all().join(" ")).replace("$@", &all().join(" ")),
