@@ -81,8 +81,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && !known_of_prompt.contains(item)
                 && !is_told(&lower, &item.text)
                 && !is_state_of(&lower, &item.text)
-                // `NOT_PLANNED`: the prompt says `as not planned`.
-                && !(item.text.contains('_') && lower.contains(&item.text.to_lowercase().replace('_', " ")))
+                && !is_spelled(&lower, &item.text)
         })
         .collect();
     if expected.is_empty() {
@@ -1590,6 +1589,11 @@ fn values(text: &str) -> BTreeSet<Item> {
 /// These, and the numbers that are parts of dates, times, names and addresses.
 fn mentioned(text: &str) -> BTreeSet<Item> {
     read_values(text, true)
+}
+
+/// Whether a prompt has a value in capitals as plain words: `NOT_PLANNED`, where it says `as not planned`.
+fn is_spelled(lower: &str, value: &str) -> bool {
+    value.contains('_') && lower.contains(&value.to_lowercase().replace('_', " "))
 }
 
 fn read_values(text: &str, with_parts: bool) -> BTreeSet<Item> {
