@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashSet;
+
 use super::{
     TaskView, already_true,
     elsewhere::{UNKNOWN_RESOURCE, out_has},
@@ -116,17 +118,6 @@ static PATH: Ascii = ascii(r"/(?:tmp|var/tmp|srv|data|work)(?:/[\w.{}-]+)+");
 fn numbers(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let mut used: Vec<(String, String, Span)> = Vec::new();
-    // Another resource may have to stay as it is: only one that gets a value of the prompt counts.
-    let mut changed: Vec<Span> = Vec::new();
-    view.task.verify.steps.iter().for_each(|step| {
-        step.walk(&mut |step| {
-            let mut found = false;
-            step.expect.iter().for_each(|(_, expect)| {
-                expect.templates(&mut |text| found |= already_true::is_asked(said, &texts::written(text)));
-            });
-            changed.extend(found.then_some(step.key));
-        });
-    });
     for act in view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "http") {
         let url = act.thing.name.as_ref().map(Value::shown).unwrap_or_default();
         let segments: Vec<&str> = url.split(['?', '#']).next().unwrap_or_default().split('/').skip(3).collect();
@@ -150,6 +141,17 @@ fn numbers(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     if used.is_empty() {
         return;
     }
+    // Another resource may have to stay as it is: only one that gets a value of the prompt counts.
+    let mut changed: FxHashSet<Span> = FxHashSet::default();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let mut found = false;
+            step.expect.iter().for_each(|(_, expect)| {
+                expect.templates(&mut |text| found |= already_true::is_asked(said, &texts::written(text)));
+            });
+            changed.extend(found.then_some(step.key));
+        });
+    });
     let lower = said.to_lowercase();
     let nouns: BTreeSet<&String> = used.iter().map(|(noun, ..)| noun).collect();
     for noun in nouns.into_iter().filter(|noun| noun.len() > 2) {

@@ -248,6 +248,7 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     let lower = said.to_lowercase();
     let each = ["each", "every", "per "].iter().any(|word| lower.contains(word));
     let mut told: Vec<String> = Vec::new();
+    let written = LazyCell::new(|| written(view));
     for (span, path) in read {
         let Some((folder, file)) = path.rsplit_once('/') else { continue };
         let whole = file.contains('.') && !file.contains(['*', '$', '…', '{']) && folder.len() > 4;
@@ -259,7 +260,7 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         let known = made.iter().any(|made| *made == path || made.starts_with(&format!("{path}/")) || is_moved(made))
             || said.contains(file)
-            || writes(view, &path);
+            || written.contains(&path);
         // A file that a command of setup creates under another name is mentioned in its text.
         let in_text = view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file));
         // `access.log.gz` is derived from `access.log`.
@@ -289,16 +290,18 @@ pub(super) fn is_told_apart(view: &TaskView<'_>, said: &str, key: &str) -> bool 
     parts.peek().is_some() && parts.all(|part| is_known(view, said, part))
 }
 
-/// Whether a command of verify that names the path may create the file.
-pub(super) fn writes(view: &TaskView<'_>, path: &str) -> bool {
-    view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify).any(|script| {
-        script.trace.runs.iter().any(|run| {
-            let names = run.words.iter().any(|word| word.shown().contains(path));
+/// The words of the commands of verify that may create files, a line each.
+pub(super) fn written(view: &TaskView<'_>) -> String {
+    let mut found = String::new();
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in &script.trace.runs {
             let looks = crate::bash::tools::looks(run.statement.name())
                 || matches!(run.statement.name(), "sqlite3" | "echo" | "awk");
-            names && !looks
-        })
-    })
+            let words = run.words.iter().filter(|_| !looks);
+            words.for_each(|word| found.push_str(&format!("{}\n", word.shown())));
+        }
+    }
+    found
 }
 
 /// Setup creates `shop-{random.id}`, verify checks it, and the prompt says `shop`: the agent does not know the name.

@@ -1,10 +1,10 @@
 //! Verify uses a path, column, key or collection that nothing else in the task mentions: the agent cannot know it.
 
-use std::collections::BTreeSet;
+use std::{cell::LazyCell, collections::BTreeSet};
 
 use super::{
     TaskView,
-    elsewhere::{UNKNOWN_RESOURCE, is_known, is_told_apart, writes},
+    elsewhere::{UNKNOWN_RESOURCE, is_known, is_told_apart, written},
     facts,
     prompt_disagrees::{absent_paths, read_paths},
     texts,
@@ -72,6 +72,7 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             .map(|(at, _)| text[at + 2..].trim_start())
             .any(|rest| !rest.starts_with("&1") && !rest.starts_with("/dev/null"))
     });
+    let written = LazyCell::new(|| written(view));
     let mut told = BTreeSet::new();
     for (span, path) in read {
         let Some((parent, file)) = path.rsplit_once('/') else { continue };
@@ -84,7 +85,7 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let siblings = said.contains(folder) || made.iter().any(|made| made.starts_with(folder));
         let stem = file.split('.').next().unwrap_or(file);
         let known = is_known(view, said, file) || made.contains(&path) || is_known(view, said, &format!("{stem}*"));
-        if whole && siblings && !known && !writes(view, &path) && !redirects && told.insert(path.clone()) {
+        if whole && siblings && !known && !written.contains(&path) && !redirects && told.insert(path.clone()) {
             out.push(finding(span, format!("neither the prompt nor the task mentions the file `{path}`")));
         }
     }
@@ -96,6 +97,7 @@ fn other_folder(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         return;
     }
     let texts = facts::elsewhere(view);
+    let written = LazyCell::new(|| written(view));
     let mut told = BTreeSet::new();
     for (span, path) in read_paths(view) {
         let Some((folder, file)) = path.rsplit_once('/').filter(|(folder, _)| folder.matches('/').count() > 1) else {
@@ -109,7 +111,7 @@ fn other_folder(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             });
             occurs(said, folder) || occurs(&texts.rest, folder) || in_verify.sum::<usize>() > 1
         };
-        if !is_plain || !file.contains('.') || is_elsewhere() || writes(view, &path) {
+        if !is_plain || !file.contains('.') || is_elsewhere() || written.contains(&path) {
             continue;
         }
         // A file may have another path in a container: the directories differ only in the last name, and little.

@@ -827,48 +827,57 @@ fn assemble(
     }
     // The steps of a cleanup are reversed later.
     if source.phase != PhaseKind::Cleanup {
-        write_once(&mut steps, &mut Vec::new());
+        write_once(&mut steps);
     }
     Some(Lifted { untouched: !lifted, steps, books, apart: false })
 }
 
-/// Drops steps that write what an earlier step has written to another file. `written`: contents and paths of files that exist at this
-/// point.
-fn write_once(steps: &mut Vec<Step>, written: &mut Vec<(String, String)>) {
-    let mut at = 0;
-    while at < steps.len() {
-        for list in steps[at].lists() {
-            write_once(list, &mut written.clone());
-        }
+/// Drops steps that write what an earlier step has written to another file, unless a script or a command may change one of them.
+fn write_once(steps: &mut Vec<Step>) {
+    // The texts of all commands, and those of commands that may write a file, with the values that they get.
+    let (mut runs, mut writers, mut is_free) = (String::new(), String::new(), true);
+    for step in steps.iter() {
+        step.walk(&mut |step| match &step.kind {
+            step::Kind::Command { run, env, .. } => {
+                runs.push_str(run);
+                if run.contains(['>', '<']) || run.contains(" -i") {
+                    env.iter().for_each(|(_, value)| writers.push_str(value));
+                }
+            }
+            step::Kind::Script { .. } | step::Kind::Kept { .. } => is_free = false,
+            _ => {}
+        });
+    }
+    if is_free {
+        let is_used = |path: &str| runs.contains(path) || writers.contains(path);
+        drop_copies(steps, &mut Vec::new(), &is_used);
+    }
+}
+
+/// The most copies that are dropped.
+const COPIES: usize = 100;
+
+/// `written`: contents and paths of files that exist at this point. `is_used`: whether the path of a file must stay.
+fn drop_copies(steps: &mut Vec<Step>, written: &mut Vec<(String, String)>, is_used: &dyn Fn(&str) -> bool) {
+    let (mut at, mut dropped) = (0, 0);
+    while at < steps.len() && dropped < COPIES {
+        steps[at].lists().into_iter().for_each(|list| drop_copies(list, &mut written.clone(), is_used));
         if let step::Kind::File { path, content: Some(content), mode: None } = &steps[at].kind
             && path.starts_with(TEMPORARY)
+            && !is_used(path)
         {
             let (path, content) = (path.clone(), content.clone());
             let known = written.iter().find(|(text, _)| *text == content).map(|(_, path)| path.clone());
-            // A command may only read it.
-            let mut is_free = true;
-            let reads = |run: &str| !run.contains(['>', '<']) && !run.contains(" -i");
-            for step in steps.iter_mut() {
-                step.each(&mut |step| match &step.kind {
-                    step::Kind::Command { run, env, .. } => {
-                        let has = |of: &String| {
-                            env.iter().any(|(_, value)| value.contains(of.as_str())) || run.contains(of.as_str())
-                        };
-                        is_free &= !run.contains(path.as_str());
-                        is_free &= reads(run) || !(has(&path) || known.as_ref().is_some_and(has));
-                    }
-                    step::Kind::Script { .. } | step::Kind::Kept { .. } => is_free = false,
-                    _ => {}
-                });
-            }
-            match known.filter(|_| is_free && at + 1 < steps.len()) {
+            match known.filter(|_| at + 1 < steps.len()) {
                 Some(known) => {
                     let comments = steps.remove(at).comments;
                     steps[at].comments.splice(0..0, comments);
                     steps.iter_mut().for_each(|step| step.each(&mut |step| step.replace(&path, &known)));
+                    dropped += 1;
                     continue;
                 }
-                None => written.push((content, path)),
+                None if written.len() < COPIES => written.push((content, path)),
+                None => {}
             }
         }
         at += 1;
