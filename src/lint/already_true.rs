@@ -1337,13 +1337,13 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
         let head = &said[sentence.start..at];
         // In `the tag v1`, `tag` is not a verb.
         let is_noun = |verb: &Match<'_>| {
-            let before = head[..verb.start()].trim_end().to_lowercase();
+            let before = head[..verb.start()].trim_end().to_lowercase().replace('\n', " ");
             ["the", "a", "an", "this", "that", "its"]
                 .iter()
                 .any(|word| before == *word || before.ends_with(&format!(" {word}")))
         };
         let Some(verb) = verbs.find_iter(head).filter(|verb| !is_noun(verb)).last() else { return false };
-        let between = head[verb.end()..].to_lowercase();
+        let between = head[verb.end()..].to_lowercase().replace('\n', " ");
         // `create a network a and a volume b`, `create a project with the key c`.
         let lists = [" and a ", " and an ", " with the key ", " with the name ", " with the id ", " with the slug "];
         let start = lists.iter().filter_map(|list| Some(between.rfind(list)? + list.len())).max().unwrap_or(0);

@@ -32,6 +32,7 @@ use crate::{
 pub struct Facts<'a> {
     questions: OnceCell<Vec<Question<'a>>>,
     given: OnceCell<Vec<Fact>>,
+    manifests: OnceCell<Vec<(String, Span)>>,
     asked: OnceCell<Vec<Fact>>,
     elsewhere: OnceCell<Elsewhere>,
     data: OnceCell<String>,
@@ -231,6 +232,34 @@ fn find_given(view: &TaskView<'_>) -> Vec<Fact> {
         });
     });
     found
+}
+
+/// The manifests that setup applies, each with its place: here-documents, files, and arguments of operations.
+pub(super) fn manifests<'a>(view: &TaskView<'a>) -> &'a [(String, Span)] {
+    view.facts.manifests.get_or_init(|| {
+        let mut found = Vec::new();
+        for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+            for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+                let span = run.content.span(run.statement.range.clone());
+                let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+                let file = words.windows(2).find(|pair| matches!(pair[0], "-f" | "--filename")).map(|pair| pair[1]);
+                let text = file.zip(script.view.dir.as_ref()).and_then(|(file, dir)| read(view, dir, file));
+                let input = run.input.as_ref().map(Value::shown);
+                found.extend(text.into_iter().chain(input).map(|text| (text, span)));
+            }
+        }
+        view.task.setup.steps.iter().for_each(|step| {
+            step.walk(&mut |step| {
+                if matches!(step.op.kind, OperationKind::Extension { .. }) {
+                    let literal = |name: &str| step.arg(name).and_then(|arg| arg.as_literal());
+                    let text = literal("file").and_then(|file| read(view, &view.task.dir, file));
+                    let inline = literal("inline").or_else(|| literal("manifest")).map(str::to_owned);
+                    found.extend(text.into_iter().chain(inline).map(|text| (text, step.key)));
+                }
+            });
+        });
+        found
+    })
 }
 
 /// The text of a file, or of all manifests in a directory.

@@ -141,7 +141,9 @@ pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
     if !is_made && (view.effects.sees(PhaseKind::Setup) || !mentions(view, &act.thing.kind)) {
         return Owned::Missing;
     }
-    let mut found = Vec::new();
+    // A manifest of the resource says more than the words of the command that applies it.
+    let mut found = of_manifests(view, &act.thing.kind, name);
+    let is_described = !found.is_empty();
     for run in runs(view, PhaseKind::Setup) {
         let has = |word: &str| run.words.iter().any(|known| known.shown().contains(word));
         let edits = run.statement.name() == "sed" && (has(&question.key) || has(&question.text()));
@@ -153,7 +155,9 @@ pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
             continue;
         }
         let known = found.len();
-        facts::in_run(run, place(run), &mut found);
+        if !is_described || run.input.is_none() {
+            facts::in_run(run, place(run), &mut found);
+        }
         let verb =
             |words: &[&str]| run.words.iter().take(4).filter_map(Value::literal).any(|word| words.contains(&word));
         let changes = verb(&["set", "edit", "replace", "undo"])
@@ -167,6 +171,27 @@ pub(super) fn owned(view: &TaskView<'_>, question: &Fact) -> Owned {
     found.retain(|fact| facts::alike(&fact.key, &question.key));
     Owned::By(found)
 }
+
+/// The fields of a resource in the manifests that setup applies.
+fn of_manifests(view: &TaskView<'_>, kind: &str, name: &str) -> Vec<Fact> {
+    let mut found = Vec::new();
+    for (text, span) in facts::manifests(view) {
+        for document in text.split("\n---").filter(|document| document.contains(name)) {
+            let is_kind = KIND.captures(document).and_then(|kind| Some(kind.get(1)?.as_str().to_lowercase()));
+            let own = NAMED.captures(document);
+            let own = own.as_ref().and_then(|own| own.get(1).or_else(|| own.get(2)));
+            if is_kind.as_deref() == Some(kind) && own.is_some_and(|own| own.as_str() == name) {
+                found.extend(facts::lines(document, *span));
+            }
+        }
+    }
+    found
+}
+
+static KIND: Ascii = ascii(r"(?m)^kind:\s*(\w+)");
+static NAMED: Ascii = ascii(
+    r#"(?m)^metadata:(?:\s*\{[^}\n]*?\bname:\s*["']?([\w.-]+)|\s*\n(?:[ \t]+.*\n)*?[ \t]+name:\s*["']?([\w.-]+))"#,
+);
 
 /// The name of the element whose `value` is compared.
 pub(super) fn selected(view: &TaskView<'_>, fact: &Fact) -> Option<String> {

@@ -512,10 +512,16 @@ fn other_digits(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnos
     }
     let words =
         said.split_whitespace().map(|word| word.trim_matches(|c: char| !(c.is_ascii_alphanumeric() || c == '/')));
-    let asked: BTreeSet<&str> =
+    let mut asked: BTreeSet<&str> =
         words.filter(|word| is_name(word) && word.chars().all(part) && !texts.verify.contains(word)).collect();
     if asked.is_empty() {
         return;
+    }
+    // `"$log.gz"` in a loop is each of several names.
+    for run in view.effects.scripts.iter().filter(|s| s.view.phase == PhaseKind::Verify).flat_map(|s| &s.trace.runs) {
+        run.words.iter().skip(1).filter_map(Value::literal).for_each(|word| {
+            asked.remove(word);
+        });
     }
     let mut told = BTreeSet::new();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {

@@ -39,7 +39,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let same = known.get(&effect).into_iter().flatten().find(|s| given(s.step) == given(later.step));
             let Some(earlier) = same.filter(|_| !effect.is_empty() && !is_compared(view, later.step)) else { continue };
             let is_only_check = view.task.verify.steps.len() == 1;
-            if second == PhaseKind::Verify && !is_only_check && only_waits(view, later.step) {
+            let waits = || only_waits(view, later.step) || is_repeated(view, earlier.step);
+            if second == PhaseKind::Verify && !is_only_check && waits() {
                 continue;
             }
             out.push(
@@ -53,6 +54,19 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// Whether setup repeats a step until it passes: what works then may have to work afterwards as well.
+fn is_repeated(view: &TaskView<'_>, step: &Step<Def>) -> bool {
+    let mut found = false;
+    view.task.walk(&mut |_, outer| {
+        let span = outer.span;
+        found |= outer.op.name == "eventually"
+            && span.file == step.span.file
+            && span.start < step.span.start
+            && step.span.end <= span.end;
+    });
+    found
 }
 
 /// Whether a step is in one of several branches.
