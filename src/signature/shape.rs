@@ -1,6 +1,9 @@
 //! JSON Schema, as far as it is needed to check literal arguments and typed holes.
 
+use std::cell::RefCell;
+
 use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
 use crate::ty::Type;
@@ -96,12 +99,14 @@ impl Format {
 impl Shape {
     /// The shape of a Rust type.
     pub fn of<T: schemars::JsonSchema>() -> Self {
-        Self::from_schema(schemars::schema_for!(T).as_value())
+        let schema = schemars::schema_for!(T);
+        let root = Root { schema: schema.as_value(), known: Some(RefCell::default()) };
+        read(root.schema, &root, 0)
     }
 
     /// Reads a JSON Schema (2020-12 or draft 7).
     pub fn from_schema(schema: &Value) -> Self {
-        read(schema, schema, 0)
+        read(schema, &Root { schema, known: None }, 0)
     }
 
     /// Reads the schema of a foreign tool, whose `format`s do not have our meanings.
@@ -201,14 +206,30 @@ impl Shape {
 /// The maximum depth of `$ref`s that are followed. A recursive schema is `any` below it.
 const DEPTH: usize = 24;
 
-fn read(schema: &Value, root: &Value, depth: usize) -> Shape {
+/// A whole schema.
+struct Root<'s> {
+    schema: &'s Value,
+    /// The shapes of definitions that were read, by their pointers. Only for our own schemas, which are not recursive: in a recursive
+    /// one, the innermost shape would be the first.
+    known: Option<RefCell<FxHashMap<&'s str, Shape>>>,
+}
+
+fn read<'s>(schema: &'s Value, root: &Root<'s>, depth: usize) -> Shape {
     let Value::Object(map) = schema else { return Shape::Any };
     if depth > DEPTH {
+        debug_assert!(root.known.is_none(), "a schema of our own is recursive");
         return Shape::Any;
     }
-    if let Some(target) = map.get("$ref").and_then(Value::as_str) {
-        let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-        return target.map_or(Shape::Any, |t| read(t, root, depth + 1));
+    if let Some(pointer) = map.get("$ref").and_then(Value::as_str) {
+        if let Some(shape) = root.known.as_ref().and_then(|known| known.borrow().get(pointer).cloned()) {
+            return shape;
+        }
+        let target = pointer.strip_prefix('#').and_then(|pointer| root.schema.pointer(pointer));
+        let shape = target.map_or(Shape::Any, |t| read(t, root, depth + 1));
+        if let Some(known) = &root.known {
+            known.borrow_mut().insert(pointer, shape.clone());
+        }
+        return shape;
     }
     // Next to `properties`, they only specify which properties go together, which does not affect the shape.
     let combined = !map.contains_key("properties");
@@ -280,7 +301,7 @@ fn one_of(shapes: impl Iterator<Item = Shape>) -> Shape {
     }
 }
 
-fn typed(name: &str, map: &Map<String, Value>, root: &Value, depth: usize) -> Shape {
+fn typed<'s>(name: &str, map: &'s Map<String, Value>, root: &Root<'s>, depth: usize) -> Shape {
     match name {
         "null" => Shape::Null,
         "boolean" => Shape::Bool,
