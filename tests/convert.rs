@@ -674,6 +674,21 @@ fn the_output_tree_contains_each_referenced_file_once() {
     world.write("bare/t.yaml", &format!("{head}steps:\n  verify: {{file: scripts/one.sh}}\n  prompt: {{inline: x}}\n"));
     world.run(&["convert", "bare/t.yaml", "--target", "builtin", "--out", "bared", "--no-verify"]).expect(0, &[]);
     assert!(world.read("bared/t.yaml").contains("workdir: scripts") && world.path("bared/scripts").is_dir());
+    // Only commands that read no files run in any directory.
+    let script =
+        "#!/bin/sh\nkubectl create ns a\nkubectl get pods -n a\nkubectl create secret tls x --cert=x.crt --key=x.key\n";
+    world.write("placed/scripts/one.sh", &format!("{script}kubectl get pods --kubeconfig k.conf\n"));
+    make_executable(&world.path("placed/scripts/one.sh"));
+    world.write(
+        "placed/t.yaml",
+        &format!(
+            "{head}steps:\n  setup: {{file: scripts/one.sh}}\n  verify: {{inline: \"true\"}}\n  prompt: {{inline: x}}\n"
+        ),
+    );
+    world.run(&["convert", "placed/t.yaml", "--target", "builtin", "--out", "place", "--no-verify"]).expect(0, &[]);
+    let text = world.read("place/t.yaml");
+    let placed: Vec<&str> = text.split("- command:").filter(|step| step.contains("workdir: scripts")).collect();
+    assert!(placed.len() == 2 && placed[0].contains("--cert") && placed[1].contains("--kubeconfig"), "{text}");
     // Scripts that stay keep their modes, and files outside are reported.
     world.run(&["convert", "suite/eval.yaml", "--out", "wrapped", "--no-verify"]).expect(0, &[]);
     assert!(is_executable(&world.path("wrapped/tasks/scripts/one.sh")));

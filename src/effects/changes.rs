@@ -113,7 +113,9 @@ impl Model<'_> {
 
     /// Whether a URL is one of this machine, and cleanup stops a server.
     fn stops_server(&self, url: &str) -> bool {
-        let is_own = ["://127.0.0.1", "://localhost", "://[::1]"].iter().any(|host| url.contains(host));
+        // Behind a forwarded port, the server is elsewhere.
+        let forwards = self.scripts.iter().any(|script| script.view.content.text.contains("port-forward"));
+        let is_own = !forwards && ["://127.0.0.1", "://localhost", "://[::1]"].iter().any(|host| url.contains(host));
         let stops = |run: &super::shell::Run<'_>| matches!(run.statement.name(), "kill" | "pkill" | "killall");
         let mut cleanup = self.scripts.iter().filter(|script| script.view.phase == PhaseKind::Cleanup);
         is_own && cleanup.any(|script| script.trace.runs.iter().any(stops))

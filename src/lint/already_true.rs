@@ -75,7 +75,6 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         return;
     }
     let (given, urls) = (facts::given(view), urls(view));
-    let created = issues(view);
     for question in asked {
         let value = question.text();
         // `suspend the cron job`: the name of a boolean field is the verb.
@@ -124,10 +123,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         };
         let own = !owned.is_empty();
         let all = if own { &*owned } else { given };
-        let fits = |fact: &facts::Fact| {
-            alike(&fact.key, &question.key) && (own || beside(fact)) || !own && is_only_label(fact, question, &created)
-        };
-        let mut same = all.iter().filter(|fact| fits(fact)).peekable();
+        let mut same = all.iter().filter(|fact| alike(&fact.key, &question.key) && (own || beside(fact))).peekable();
         let Some(first) = same.peek().map(|fact| fact.span) else { continue };
         let amount = Quantity::of_value(&value);
         let equal = |text: &str| {
@@ -138,22 +134,6 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
     }
-}
-
-/// `.labels[].name`, where setup creates one issue, with `--label`.
-fn is_only_label(fact: &facts::Fact, question: &facts::Fact, created: &[Span]) -> bool {
-    let of = question.parent.as_deref().and_then(|parent| parent.strip_suffix('s'));
-    question.key == "name" && of == Some(fact.key.as_str()) && created == [fact.span]
-}
-
-/// The commands of setup that create an issue or a pull request.
-fn issues(view: &TaskView<'_>) -> Vec<Span> {
-    let creates = |run: &&Run<'_>| {
-        run.statement.name() == "gh"
-            && run.words.get(2).and_then(Value::literal) == Some("create")
-            && owner::words(run).contains("--title")
-    };
-    owner::runs(view, PhaseKind::Setup).filter(creates).map(owner::place).collect()
 }
 
 /// Whether a value is one of several that one element of a list must have: `any(.ports[]; .port == 80 and .name == "http")`; or that of a

@@ -61,8 +61,10 @@ fn directories(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let top = path.split('/').take(3).collect::<Vec<_>>().join("/");
         // A script may put the path together.
         let is_joined = || [&texts.rest, &texts.verify].iter().any(|text| text.contains(&format!("/{own}")));
+        let root = |path: &str| path.split('/').nth(1).map(str::to_owned);
         let is_free = |(_, word): &&(Span, String)| {
-            PATH.find_iter(word).next().is_some_and(|found| !said.contains(found.as_str()))
+            let found = PATH.find_iter(word).next().map(|found| found.as_str());
+            found.is_some_and(|other| root(other) == root(path) && !said.contains(other))
         };
         if let Some((_, other)) =
             setup.iter().find(is_free).filter(|_| !mentions(&top) && !is_joined() && path.matches('/').count() > 2)
@@ -184,25 +186,29 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.len() < 7 && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// `git merge-base --is-ancestor topic master`, where the rest of the task has only the branch `main`.
+/// Options of git that name a new branch.
+static MADE: Ascii = ascii(r"(?:\s-[bBcCmM]|--initial-branch[= ]|defaultBranch[= ])\s*([a-z]+)\b");
+
+/// `git merge-base --is-ancestor topic master`, where setup creates only `main`.
 fn branches(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     const USUAL: [&str; 4] = ["main", "master", "trunk", "develop"];
-    // A clone has branches of its own.
+    // A clone has branches of its own, and `git init` names the first one as the user's settings say.
     let rest = &facts::elsewhere(view).rest;
     if !view.effects.sees(PhaseKind::Setup)
         || ["clone", "fetch", "git pull", "worktree"].iter().any(|word| rest.contains(word))
     {
         return;
     }
+    let made: Vec<&str> = MADE.captures_iter(rest).filter_map(|made| Some(made.get(1)?.as_str())).collect();
     let named = |name: &str| texts::has_word(rest, name) || texts::has_word(said, name);
     for run in owner::runs(view, PhaseKind::Verify).filter(|run| run.statement.name() == "git") {
         let words: Vec<&str> = run.words.iter().skip(1).filter_map(Value::literal).collect();
         let revisions = words.iter().flat_map(|word| word.split(['^', '~', ':', '.', '@']));
         let place = owner::place(run);
         for name in revisions.filter(|word| USUAL.contains(word) && !named(word)) {
-            let other = USUAL.iter().find(|other| named(other));
+            let other = USUAL.iter().find(|other| made.contains(other));
             if let Some(other) = other.filter(|_| !out_has(out, place)) {
-                let message = format!("setup creates no branch `{name}`: the task uses `{other}`");
+                let message = format!("setup creates no branch `{name}`, but `{other}`");
                 out.push(Diagnostic::new(&PROMPT_DISAGREES, place, message).help(format!("use `{other}`")));
                 return;
             }

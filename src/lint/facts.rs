@@ -200,10 +200,7 @@ fn find_given(view: &TaskView<'_>) -> Vec<Fact> {
         for run in &script.trace.runs {
             let span = run.content.span(run.statement.range.clone());
             in_run(run, span, &mut found);
-            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
-            let file = words.windows(2).find(|pair| matches!(pair[0], "-f" | "--filename")).map(|pair| pair[1]);
-            let text = file.zip(script.view.dir.as_ref()).and_then(|(file, dir)| read(view, dir, file));
-            found.extend(text.iter().flat_map(|text| lines(text, span)));
+            found.extend(sent(view, script, run).iter().flat_map(|text| lines(text, span)));
         }
     }
     view.task.setup.steps.iter().for_each(|step| {
@@ -222,11 +219,7 @@ fn find_given(view: &TaskView<'_>) -> Vec<Fact> {
             }
             OperationKind::Tool { .. } | OperationKind::Extension { .. } => {
                 step.args.iter().for_each(|(key, arg)| leaves(Some(&key.value), arg, &mut found));
-                let file = step.arg("file").and_then(|file| file.as_literal());
-                let text = file.and_then(|file| read(view, &view.task.dir, file));
-                found.extend(text.iter().flat_map(|text| lines(text, step.key)));
-                let inline = step.arg("inline").or_else(|| step.arg("manifest")).and_then(|inline| inline.as_literal());
-                found.extend(inline.iter().flat_map(|text| lines(text, step.key)));
+                found.extend(given_to(view, step).iter().flat_map(|text| lines(text, step.key)));
             }
             _ => {}
         });
@@ -241,25 +234,34 @@ pub(super) fn manifests<'a>(view: &TaskView<'a>) -> &'a [(String, Span)] {
         for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
             for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
                 let span = run.content.span(run.statement.range.clone());
-                let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
-                let file = words.windows(2).find(|pair| matches!(pair[0], "-f" | "--filename")).map(|pair| pair[1]);
-                let text = file.zip(script.view.dir.as_ref()).and_then(|(file, dir)| read(view, dir, file));
                 let input = run.input.as_ref().map(Value::shown);
-                found.extend(text.into_iter().chain(input).map(|text| (text, span)));
+                found.extend(sent(view, script, run).into_iter().chain(input).map(|text| (text, span)));
             }
         }
         view.task.setup.steps.iter().for_each(|step| {
             step.walk(&mut |step| {
                 if matches!(step.op.kind, OperationKind::Extension { .. }) {
-                    let literal = |name: &str| step.arg(name).and_then(|arg| arg.as_literal());
-                    let text = literal("file").and_then(|file| read(view, &view.task.dir, file));
-                    let inline = literal("inline").or_else(|| literal("manifest")).map(str::to_owned);
-                    found.extend(text.into_iter().chain(inline).map(|text| (text, step.key)));
+                    found.extend(given_to(view, step).into_iter().map(|text| (text, step.key)));
                 }
             });
         });
         found
     })
+}
+
+/// The text of the file in `-f FILE`.
+fn sent(view: &TaskView<'_>, script: &Followed<'_>, run: &Run<'_>) -> Option<String> {
+    let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+    let file = words.windows(2).find(|pair| matches!(pair[0], "-f" | "--filename")).map(|pair| pair[1])?;
+    read(view, script.view.dir.as_ref()?, file)
+}
+
+/// The manifests in the arguments of an operation, and in the files that they name.
+fn given_to(view: &TaskView<'_>, step: &Step<Def>) -> Vec<String> {
+    let literal = |name: &str| step.arg(name).and_then(|arg| arg.as_literal());
+    let text = literal("file").and_then(|file| read(view, &view.task.dir, file));
+    let inline = literal("inline").or_else(|| literal("manifest")).map(str::to_owned);
+    text.into_iter().chain(inline).collect()
 }
 
 /// The text of a file, or of all manifests in a directory.

@@ -92,7 +92,14 @@ fn judge(expect: &Expect, answer: &HttpResponse) -> Result<Compared, String> {
     let differs = !expect.status.admits(answer.status);
     found.add(differs.then(|| compare::difference("status", &expect.status.describe(), &answer.status.to_string())));
     if let Some(expected) = &expect.body {
-        found.extend(compare::part("body", &expected.demands(), &whole_body(answer)?)?);
+        let body = whole_body(answer)?;
+        let mut demands = expected.demands();
+        // In a text, bytes that are not UTF-8 are replaced. JSON must not have any.
+        if demands.json.is_some() && std::str::from_utf8(&answer.body).is_err() {
+            found.add(Some(compare::difference("body", "JSON", &body)));
+            demands.json = None;
+        }
+        found.extend(compare::part("body", &demands, &body)?);
     }
     Ok(found)
 }

@@ -100,7 +100,7 @@ pub fn write(
         for name in
             new.text.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").strip_prefix("workdir: "))
         {
-            let workdir = normalize(&dir.join(name.trim()));
+            let workdir = normalize(&dir.join(name.trim().trim_matches(['"', '\''])));
             let is_there = written.iter().chain(&copies).any(|copy| copy.starts_with(&workdir));
             if workdir.is_dir() && !is_there {
                 copies.insert(workdir);

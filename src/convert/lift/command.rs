@@ -114,18 +114,7 @@ impl<'a> Lifter<'a> {
         let mut step = Step::command(words.join(" "));
         limit.of(&mut step);
         if let step::Kind::Command { workdir, env: own, .. } = &mut step.kind {
-            // A command of a cluster without files does the same from every directory.
-            let local = |w: &String| {
-                matches!(w.as_str(), "cp" | "kustomize" | "config" | "debug" | "plugin" | "start-build" | "new-app")
-            };
-            let of_cluster = matches!(name, "kubectl" | "oc") && !words.iter().any(local);
-            let reads = |w: &String| {
-                w.starts_with("-f")
-                    || w.starts_with("-k")
-                    || w.starts_with("-") && w.contains("file")
-                    || w.starts_with('$')
-            };
-            if !of_cluster || words.iter().any(reads) {
+            if !(matches!(name, "kubectl" | "oc") && is_placeless(&words)) {
                 workdir.clone_from(&st.workdir);
             }
             *own = env;
@@ -772,6 +761,43 @@ fn of_body(pattern: String) -> String {
 pub(super) fn cannot_fail(out: &Out) -> bool {
     let Some(Step { kind: step::Kind::Command { run, .. }, .. }) = out.steps.last() else { return false };
     bash::program(run).is_some_and(|program| !flow::outcome(&program).other)
+}
+
+/// Whether a command of kubectl does the same in every directory, because it reads no files.
+fn is_placeless(words: &[String]) -> bool {
+    const VERBS: [&str; 21] = [
+        "annotate",
+        "auth",
+        "autoscale",
+        "cordon",
+        "create",
+        "delete",
+        "describe",
+        "drain",
+        "exec",
+        "expose",
+        "get",
+        "label",
+        "logs",
+        "patch",
+        "rollout",
+        "run",
+        "scale",
+        "set",
+        "taint",
+        "uncordon",
+        "wait",
+    ];
+    // `create secret tls x --cert=tls.crt` names files without saying so.
+    let mut operands = tools::operands("kubectl", words.get(1..).unwrap_or_default()).map(String::as_str);
+    let verb = operands.next().is_some_and(|verb| VERBS.contains(&verb));
+    let of_files = operands.next().is_some_and(|kind| matches!(kind, "secret" | "configmap" | "cm"));
+    let reads = |word: &String| {
+        const OPTIONS: [&str; 5] = ["--kubeconfig", "--cert", "--client-", "--key", "--kustomize"];
+        let short = word.starts_with("-f") || word.starts_with("-k") || word.starts_with('$');
+        short || word.contains("file") || OPTIONS.iter().any(|option| word.starts_with(option))
+    };
+    verb && !(of_files && words.iter().any(|word| word == "create")) && !words.iter().any(reads)
 }
 
 /// Returns a text, or a placeholder if it is not known yet.
