@@ -1493,6 +1493,17 @@ fn worlds_contain_what_tasks_depend_on() {
         let proof = proof_in(&[("task.yaml", task)], faults);
         assert!(proof.is_full(), "{task}\n{proof:?}");
     }
+    // A command that reads a file beside its script does not do the same elsewhere.
+    let script = "#!/usr/bin/env bash\nset -e\nkubectl create secret tls x --cert=x.crt --key=x.key\n";
+    let task = steps("  setup: {file: scripts/setup.sh}\n  verify: {inline: kubectl get pod web}\n");
+    let files = [
+        ("task.yaml", task.as_str()),
+        ("scripts/setup.sh", script),
+        ("scripts/x.crt", "c\n"),
+        ("scripts/x.key", "k\n"),
+    ];
+    let proof = proof_in(&files, &[("        workdir: scripts\n", "")]);
+    assert!(proof.is_full(), "{proof:?}");
 }
 
 /// What external commands leave for later ones exists: a repository to change to, a database to query.

@@ -381,6 +381,7 @@ async fn server() -> String {
                 ([("x-one", "1"), ("Content-Type", "text/plain")], r#"{"status":"up","n":[1,2]}"#)
             }),
         )
+        .route("/latin-1", routing::get(|| async { b"{\"n\": 1, \"name\": \"\xe9\"}".to_vec() }))
         .route("/teapot", routing::get(|| async { (axum::http::StatusCode::IM_A_TEAPOT, "short and stout") }))
         .route("/slow", routing::get(|| async { tokio::time::sleep(Duration::from_secs(60)).await }))
         .route(
@@ -417,6 +418,10 @@ async fn requests() {
     let expect = json!({ "body": { "json": { "path": "$.no", "equals": null } } });
     let done = step.expect("http", at("/json"), expect).await;
     outcome(&done, Outcome::Failed, "`body.json $.no` is not as expected");
+
+    // JSON is UTF-8.
+    let expect = json!({ "body": { "json": { "path": "$.n", "equals": 1 } } });
+    outcome(&step.expect("http", at("/latin-1"), expect).await, Outcome::Failed, "`body` is not as expected");
 
     let done = step.run("http", at("/teapot")).await;
     outcome(&done, Outcome::Failed, "the answer has status 418");

@@ -270,13 +270,20 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
         let _ = input.read_to_end(&mut text);
         stdin = Some(manifest(&text)).filter(|text| !text.is_empty());
     }
-    // The working directory is part of the input, except for commands that do not depend on it.
+    // The working directory is part of the input, except for commands that do not depend on it. A command that names a file depends on it.
     let placeless = ["kubectl", "oc", "helm", "curl", "wget", "sleep", "date", "command", "http"];
-    if stdin.is_none() && cwd != Path::new(TASK) && !placeless.contains(&argv[0].as_str()) {
+    let is_placeless = placeless.contains(&argv[0].as_str()) && !argv[1..].iter().any(|word| names_file(word, cwd));
+    if stdin.is_none() && cwd != Path::new(TASK) && !is_placeless {
         stdin = Some(format!("in {}", cwd.display()));
     }
     let call = Call { argv, stdin };
     Some(if world.operations { kubectl::normal(call) } else { call })
+}
+
+/// Whether a word names an existing file by a relative path: `--cert=tls.crt`.
+fn names_file(word: &str, cwd: &Path) -> bool {
+    let path = word.rsplit('=').next().unwrap_or(word);
+    !path.is_empty() && !path.starts_with(['/', '-']) && cwd.join(path).is_file()
 }
 
 /// Whether a client of a database reads its statements from standard input, because no word contains or names them.
