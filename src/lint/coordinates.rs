@@ -208,7 +208,7 @@ fn branches(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         for name in revisions.filter(|word| USUAL.contains(word) && !named(word)) {
             let other = USUAL.iter().find(|other| made.contains(other));
             if let Some(other) = other.filter(|_| !out_has(out, place)) {
-                let message = format!("setup creates no branch `{name}`, but `{other}`");
+                let message = format!("setup creates the branch `{other}`, and no `{name}`");
                 out.push(Diagnostic::new(&PROMPT_DISAGREES, place, message).help(format!("use `{other}`")));
                 return;
             }

@@ -105,7 +105,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let (others, verified) = (mentioned(&others), mentioned(&verified));
     let is_counted = |item: &Item| {
         !item.form.starts_with("number")
-            || !is_added(&lower, &item.text) && is_counted(&lower, &item.text, &facts::elsewhere(view).verify)
+            || !is_added(&lower, &item.text)
+                && !is_database(&lower, &item.text)
+                && is_counted(&lower, &item.text, &facts::elsewhere(view).verify)
     };
     let free: Vec<&Item> =
         asked.iter().filter(|item| !others.contains(*item) && !verified.contains(*item) && is_counted(item)).collect();
@@ -1595,6 +1597,12 @@ fn values(text: &str) -> BTreeSet<Item> {
 /// These, and the numbers that are parts of dates, times, names and addresses.
 fn mentioned(text: &str) -> BTreeSet<Item> {
     read_values(text, true)
+}
+
+/// Whether a number is that of a database of Redis wherever the prompt has it: `coordinates` compares these.
+fn is_database(lower: &str, number: &str) -> bool {
+    let mut places = lower.match_indices(number).peekable();
+    places.peek().is_some() && places.all(|(at, _)| lower[..at].ends_with("database "))
 }
 
 /// Whether a prompt has a value in capitals as plain words: `NOT_PLANNED`, where it says `as not planned`.
