@@ -835,7 +835,7 @@ fn tasks_with_thousands_of_statements_take_linear_time() {
         write(construct.map(|line| if line.is_empty() { String::new() } else { lines(line, 1200 / used) }));
         within(&["check", "convert --target builtin --no-verify"], &construct.concat());
     }
-    let all = |nth: usize| constructs.iter().map(|construct| lines(construct[nth], 1000)).collect::<String>();
+    let all = |nth: usize| constructs.iter().map(|construct| lines(construct[nth], 500)).collect::<String>();
     write([all(0), all(1), all(2)]);
     within(&["check", "plan", "convert --target builtin --no-verify"], "all");
 }
