@@ -17,6 +17,7 @@ mod invert;
 mod kubectl;
 mod memory;
 mod places;
+mod seek;
 mod shell;
 mod shim;
 mod side;

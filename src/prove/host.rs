@@ -22,7 +22,7 @@ use super::{
     curl,
     files::{self, Looks, State, Written, written},
     memory::{Key, Memory, Past, Took},
-    shell, shim, trace,
+    seek, shell, shim, trace,
     watch::Watch,
     world::{Answer, Call, HANGS, LARGEST, World, has_hung},
 };
@@ -347,7 +347,8 @@ impl ProofHost {
         let (turn, limit) = (self.turn(), exec.timeout);
         let (files, before) = (self.stage.look(), trace::of_phase());
         let key = Key::of(&exec, &self.world, &files);
-        let known = turn.alone.then(|| lock(&self.stage.memory).foretell(&key, &self.world, &before)).flatten();
+        let is_fresh = turn.alone && !self.world.watched;
+        let known = is_fresh.then(|| lock(&self.stage.memory).foretell(&key, &self.world, &before)).flatten();
         if let Some((lines, past)) = known
             && past.is_within(limit)
             && files::apply(&past.changes).is_ok()
@@ -393,6 +394,9 @@ impl ProofHost {
         while let Ok(event) = events.try_recv() {
             if let EventKind::PhaseStarted { phase } = &event.kind {
                 trace::append(&format!("{}{phase}\n", trace::PHASE));
+                if self.world.watched {
+                    seek::begin(phase);
+                }
                 if phase == "agent" {
                     for path in &self.world.gone {
                         let path = Path::new(shim::TASK).join(path);
@@ -401,9 +405,9 @@ impl ProofHost {
                         }
                         let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
                     }
-                    for (path, text) in &self.world.files {
-                        let is_folder = path.ends_with('/');
-                        let path = Path::new(shim::TASK).join(path);
+                    for (name, text) in &self.world.files {
+                        let is_folder = name.ends_with('/');
+                        let path = Path::new(shim::TASK).join(name);
                         if is_folder {
                             let _ = self.real().create_dir_all(&path);
                             continue;
@@ -414,7 +418,8 @@ impl ProofHost {
                         let _ = path.parent().map(|folder| self.real().create_dir_all(folder));
                         // A script may kill the process with this number: there must be none.
                         let text = if files::is_of_process(&path) { NO_PROCESS } else { text };
-                        let _ = self.real().write(&path, text.as_bytes(), None);
+                        let mode = self.world.programs.contains(name).then_some(0o755);
+                        let _ = self.real().write(&path, text.as_bytes(), mode);
                     }
                 }
                 if phase == "verify" {

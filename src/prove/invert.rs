@@ -42,6 +42,12 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
             // Another filter searches for its text in the same lines.
             let with = |line: &str| match (line.contains(&part), behind) {
                 (true, _) => line.to_owned(),
+                // The first field has any text so far.
+                _ if before.is_empty()
+                    && line.strip_prefix('a').is_some_and(|l| !l.starts_with(char::is_alphanumeric)) =>
+                {
+                    format!("{part}{}", &line[1..])
+                }
                 (false, "") => format!("{line} {part}"),
                 (false, _) => format!("{part} {line}"),
             };
@@ -110,6 +116,20 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
         }
         _ => wanted.to_vec(),
     }
+}
+
+/// A text that `grep -o PATTERN` prints, with this text in the field that `cut` or `awk` selects from it.
+pub fn in_field(grep: &[String], selects: &[String], wanted: &str) -> Option<String> {
+    let is_only = grep.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('o'));
+    let pattern = grep.iter().skip(1).find(|word| !word.starts_with('-')).filter(|_| is_only)?;
+    let is_extended = grep.iter().any(|word| word.starts_with('-') && word.contains('E'));
+    let sampled = sample(pattern, is_extended);
+    let inverted = inputs(selects, &[String::new()]).into_iter().next()?;
+    let separator = inverted.chars().find(|c| !c.is_alphanumeric())?;
+    let before = inverted.split(separator).take_while(|field| *field == "a").count();
+    let mut fields: Vec<&str> = sampled.split(separator).collect();
+    *fields.get_mut(before)? = wanted;
+    Some(fields.join(&separator.to_string()))
 }
 
 /// What surrounds the text that `sed -n 's/^a \(.*\) b/\1/p'` keeps, or that `sed 's/^v//'` removes.
@@ -567,6 +587,7 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
     let mut collects = false;
     for part in split(program, "|") {
         let part = split(part.trim(), "//").first().map_or("", |p| p.trim());
+        let is_listed = collects;
         let counts = collects && part == "length";
         collects = part.starts_with('[') || part.starts_with("map(") || collects && matches!(part, "sort" | "unique");
         if let Some(inner) = inside(part, "[", "]").or_else(|| inside(part, "(", ")")) {
@@ -582,6 +603,11 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
             }
         } else if part.starts_with("if ") && part.ends_with(" end") {
             // The value stays as it is in one of the branches.
+        } else if let Some(left) = part.strip_suffix("!= null") {
+            let place = run(left, path.clone(), &Value::Null, doc);
+            if at(doc, &place).is_none_or(Value::is_null) {
+                put(doc, &place, json!("other"));
+            }
         } else if let Some((left, right)) = comparison(part) {
             if split(left, "|").last().is_some_and(|last| last.trim() == "length") {
                 run(left, path.clone(), &right, doc);
@@ -639,7 +665,8 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
             let word = word.trim_matches(['[', ']']);
             let word: Value = serde_json::from_str(word).unwrap_or_else(|_| json!(word));
             let mut place = path.clone();
-            if part.starts_with("index") || part.contains("([") {
+            // In a list that was made of a field of each item, the field has the value.
+            if !is_listed && (part.starts_with("index") || part.contains("([")) {
                 place.push(Segment::Index(0));
             }
             put(doc, &place, word);

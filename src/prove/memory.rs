@@ -195,12 +195,14 @@ mod tests {
             agent: None,
             refuses: None,
             files: Vec::new(),
+            programs: std::collections::BTreeSet::new(),
             gone: Vec::new(),
             moves: false,
             once: None,
             loud: false,
             operations: false,
             hasty: false,
+            watched: false,
         }
     }
 

@@ -93,6 +93,13 @@ fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Strin
     Some(out)
 }
 
+/// The file in which bash records each command that it runs, with the values of its words: [`super::seek`]. It exists only in runs that
+/// are watched.
+pub const WATCHED: &str = "/world/watched";
+
+/// What precedes each record in [`WATCHED`], once for each level of subshells.
+pub const RECORD: char = '\u{1e}';
+
 /// Whether a script could tell a function from a command, or inspects functions.
 pub fn notices(script: &str) -> bool {
     const ASKING: [&str; 9] = ["type", "which", "whence", "hash", "typeset", "compgen", "alias", "enable", "builtin"];
@@ -186,6 +193,7 @@ date() {{
     printf '%s\n' '{DATE}'
 }}
 __gevals_ask() (
+    set +x
     trap '' PIPE
     set +eu
     __gevals_before='' __gevals_in='-'
@@ -236,6 +244,15 @@ __gevals_ask() (
     for name in commands.iter().filter(named) {
         text += &format!("{name}() {{ __gevals_ask {name} \"$@\"; }}\n");
     }
+    text += &format!(
+        r#"if [[ -e {WATCHED} ]]; then
+    exec {{__gevals_watched}}>>{WATCHED}
+    BASH_XTRACEFD="$__gevals_watched"
+    PS4=$'{RECORD}$BASH_SOURCE|$LINENO|'
+    set -x
+fi
+"#
+    );
     fs::write(BASH_ENV, text)
 }
 

@@ -14,6 +14,8 @@ use super::{
     Allowance, Slack,
     files::{Written, written},
     host::{Clock, ProofHost, Stage},
+    seek,
+    shell::WATCHED,
     shim::TASK,
     trace::{PAUSE, PHASE, TRACE},
     world::{Call, Dice, Given, Half, Mood, WORLD, World, fits, is_plain_number},
@@ -53,6 +55,8 @@ pub struct Ran {
     pub made: Option<Written>,
     /// Files as they were at the end.
     pub left: Written,
+    /// What shells recorded, if the world is watched.
+    pub watched: String,
 }
 
 impl Ran {
@@ -87,6 +91,7 @@ impl Ran {
 pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, String> {
     stage.reset()?;
     let _ = fs::remove_file(TRACE);
+    let _ = fs::remove_file(WATCHED);
     fs::write(WORLD, serde_json::to_vec(world).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
     let (sink, events) = tokio::sync::mpsc::unbounded_channel();
     let (_signals, interrupts) = tokio::sync::mpsc::unbounded_channel();
@@ -163,6 +168,7 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
         complaints,
         failed,
         numbers,
+        watched: if world.watched { seek::recorded() } else { String::new() },
     })
 }
 

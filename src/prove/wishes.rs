@@ -500,13 +500,23 @@ impl Script {
     pub fn text(&self, word: &Word) -> Option<String> {
         match word.parts.as_slice() {
             [Part::Other] => self.sum(&word.source).map(|sum| sum.to_string()),
-            [Part::Command { text, .. }] => said(text),
+            [Part::Command { text, .. }] => said(text).or_else(|| self.document(text)),
             [Part::Var { name, default: None, .. }] => {
                 let constant = || self.constants.get(name).cloned().flatten();
                 constant().or_else(|| self.printed_constants.get(name).cloned())
             }
             parts => self.joined(parts),
         }
+    }
+
+    /// `cat <<EOF … EOF`
+    fn document(&self, command: &str) -> Option<String> {
+        let list = ast::read(&bash::parse(command)?)?;
+        let [Stmt { kind: Kind::Simple(simple), .. }] = list.as_slice() else { return None };
+        let ([cat], [Redirect::Heredoc(parts)]) = (simple.words.as_slice(), simple.redirects.as_slice()) else {
+            return None;
+        };
+        (cat.source == "cat").then(|| self.joined(parts))?.map(|text| text.trim_end_matches('\n').to_owned())
     }
 
     fn joined(&self, parts: &[Part]) -> Option<String> {

@@ -38,6 +38,9 @@ pub struct World {
     pub refuses: Option<usize>,
     /// Files that the agent leaves behind: path and text.
     pub files: Vec<(String, String)>,
+    /// Those of the files that can be executed.
+    #[serde(default)]
+    pub programs: BTreeSet<String>,
     /// Files and directories, created by the setup, that the agent removes.
     #[serde(default)]
     pub gone: Vec<String>,
@@ -53,6 +56,9 @@ pub struct World {
     pub operations: bool,
     /// Whether a script that waits for long is stopped early: for worlds that only show whether it can pass.
     pub hasty: bool,
+    /// Whether shells record what they run.
+    #[serde(default)]
+    pub watched: bool,
 }
 
 /// Whether something is asked before or after the agent's work: the answers may differ.
