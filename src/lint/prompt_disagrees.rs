@@ -593,7 +593,10 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             .filter_map(|found| found.get(1))
             .map(|m| m.as_str())
             .collect();
+        // In `an object like {"total": 0}`, the number stands for any other.
+        let is_example = |given: &str| given == "0" && said.contains(&format!("\"{}\": 0", fact.key));
         if let [given] = given.iter().copied().collect::<Vec<_>>()[..]
+            && !is_example(given)
             && given.parse::<f64>().ok() != value.parse::<f64>().ok()
             && !is_of_another(view, fact, given)
         {

@@ -87,7 +87,12 @@ pub(super) fn other_time(view: &TaskView<'_>, out: &mut Diagnostics) {
         // A time that setup gives is to be kept.
         let rest = &super::facts::elsewhere(view).rest;
         let is_given = [range.low, range.high].iter().flatten().any(|bound| texts::has_word(rest, &bound.to_string()));
-        if is_given || times.iter().any(|time| fits(&time)) || told.iter().any(is_plain) {
+        // Another key has the time of the prompt.
+        let is_of_another = ranges.iter().any(|other| {
+            let (factor, _) = other.unit();
+            other.high.is_some() && times.iter().any(|time| other.accepts(time.amount / factor))
+        });
+        if is_given || is_of_another || times.iter().any(|time| fits(&time)) || told.iter().any(is_plain) {
             continue;
         }
         let Some(time) = times.first() else { return };

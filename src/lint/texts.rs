@@ -160,6 +160,9 @@ pub(super) fn speaks_of(view: &TaskView<'_>, before: &str, kind: &str) -> bool {
     };
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let before = before.trim_end_matches(['`', '"', '\'', ' ']);
+    // `a HorizontalPodAutoscaler with the name "web"`
+    let names = ["with the name", "with name", "named", "called"].iter().find_map(|name| before.strip_suffix(name));
+    let before = names.map_or(before, str::trim_end);
     let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
     if kind == "job" && CRON.is_match(before) {
         return false;

@@ -347,8 +347,10 @@ impl ProofHost {
         let (turn, limit) = (self.turn(), exec.timeout);
         let (files, before) = (self.stage.look(), trace::of_phase());
         let key = Key::of(&exec, &self.world, &files);
-        let is_fresh = turn.alone && !self.world.watched;
-        let known = is_fresh.then(|| lock(&self.stage.memory).foretell(&key, &self.world, &before)).flatten();
+        // What only repeats a setup records nothing that matters.
+        let is_fresh = self.world.watched && !before.starts_with(&format!("{}setup", trace::PHASE));
+        let may_repeat = turn.alone && !is_fresh;
+        let known = may_repeat.then(|| lock(&self.stage.memory).foretell(&key, &self.world, &before)).flatten();
         if let Some((lines, past)) = known
             && past.is_within(limit)
             && files::apply(&past.changes).is_ok()

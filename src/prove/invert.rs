@@ -29,7 +29,8 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
         }
         "grep" if words.iter().any(|word| word.starts_with("-A")) => {
             let part = program.replace(['^', '$', '\\'], "").replace(".*", "-");
-            wanted.iter().map(|text| format!("{part}:\n{text}\n")).collect()
+            let colon = if program.ends_with('$') { "" } else { ":" };
+            wanted.iter().map(|text| format!("{part}{colon}\n{text}\n")).collect()
         }
         "grep" => {
             let short = |word: &String| word.strip_prefix('-').is_some_and(|w| !w.starts_with('-') && w.contains('x'));
@@ -218,11 +219,13 @@ fn selected(program: &str, words: &[String]) -> Option<Vec<(usize, String)>> {
     let mut fields = Vec::new();
     for condition in pattern.split("&&") {
         let (field, value) = condition.split_once("==")?;
-        let value = value.trim();
-        let text = match value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-            Some(text) => text.to_owned(),
-            None => given(value).or_else(|| value.parse::<i64>().ok().map(|number| number.to_string()))?,
+        // `$1 == name ":"`: values that follow each other are one text.
+        let text = |value: &str| match value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+            Some(text) => Some(text.to_owned()),
+            None => given(value).or_else(|| value.parse::<i64>().ok().map(|number| number.to_string())),
         };
+        let value = value.trim();
+        let text = text(value).or_else(|| value.split(' ').map(text).collect::<Option<String>>())?;
         fields.push((field.trim().strip_prefix('$')?.parse().ok().filter(|at| (1..=20).contains(at))?, text));
     }
     Some(fields)
@@ -475,6 +478,16 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
     let wanted: Vec<Value> = if wanted.is_empty() { vec![json!(true)] } else { wanted.iter().map(value).collect() };
     let make = |last: &Value| {
         if let Some((list, separator)) = joined(program) {
+            // `to_entries | map("\(.key)=\(.value)") | join(",")`
+            if let Some((before, inner)) = list.split_once("to_entries | map(")
+                && let Some(inner) = inner.trim_end().strip_suffix(')')
+            {
+                let lines = last.as_str().unwrap_or_default().replace(&separator, "\n");
+                let doc = of_entries(&format!("{before}to_entries[] | {inner}"), &lines);
+                if let Some(doc) = doc {
+                    return doc;
+                }
+            }
             return of_items(&list, last.as_str().unwrap_or(&last.to_string()).split(&separator));
         }
         if let Some(doc) = of_entries(program, last.as_str().unwrap_or_default()) {
@@ -585,7 +598,19 @@ fn of_values(program: &str, values: impl Iterator<Item = Value>, place: &[Segmen
 fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<Segment> {
     let mut path = from;
     let mut collects = false;
-    for part in split(program, "|") {
+    let parts = split(program, "|");
+    if let [conditions @ .., last] = parts.as_slice()
+        && last.trim() == "not"
+    {
+        // What is absent is not true.
+        let is_path = |part: &&str| part.trim().starts_with('.') && comparison(part).is_none();
+        if !conditions.is_empty() && conditions.iter().all(is_path) {
+            path = run(&conditions.join("|"), path, &Value::Null, doc);
+            put(doc, &path, json!(false));
+        }
+        return path;
+    }
+    for part in parts {
         let part = split(part.trim(), "//").first().map_or("", |p| p.trim());
         let is_listed = collects;
         let counts = collects && part == "length";
@@ -914,6 +939,14 @@ mod tests {
                 json!({"i": [{"t": {"a": true}}, {"t": {"a": true}, "metadata": {"name": "thing-1"}}]}),
             ),
             (".data.user | @base64d", "admin", json!({"data": {"user": "YWRtaW4="}})),
+            (".spec.suspend | not", "", json!({"spec": {"suspend": false}})),
+            (".labels | map(.name) | index(\"bug\")", "", json!({"labels": [{"name": "bug"}]})),
+            (".roles | index(\"editor\") != null", "", json!({"roles": ["editor"]})),
+            (
+                r#".s | to_entries | map("\(.key)=\(.value)") | join(",")"#,
+                "a=b,c=d",
+                json!({"s": {"a": "b", "c": "d"}}),
+            ),
             (".count // 1", "2", json!({"count": 2})),
             (".types | join(\",\")", "In,Out", json!({"types": ["In", "Out"]})),
             (".a | map(.b) | sort | join(\" \")", "x y", json!({"a": [{"b": "x"}, {"b": "y"}]})),
