@@ -615,7 +615,10 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
         let is_listed = collects;
         let counts = collects && part == "length";
         collects = part.starts_with('[') || part.starts_with("map(") || collects && matches!(part, "sort" | "unique");
-        if let Some(inner) = inside(part, "[", "]").or_else(|| inside(part, "(", ")")) {
+        // `[…][0]`: one of the items.
+        let item = part.strip_suffix("[0]").and_then(|list| inside(list, "[", "]"));
+        let inner = item.or_else(|| inside(part, "[", "]")).or_else(|| inside(part, "(", ")"));
+        if let Some(inner) = inner.or_else(|| call(part, "first")) {
             path = run(inner, path, last, doc);
         } else if let [first, rest @ ..] = split(part, " and ").as_slice()
             && !rest.is_empty()
@@ -939,6 +942,7 @@ mod tests {
                 json!({"i": [{"t": {"a": true}}, {"t": {"a": true}, "metadata": {"name": "thing-1"}}]}),
             ),
             (".data.user | @base64d", "admin", json!({"data": {"user": "YWRtaW4="}})),
+            ("[.items[] | select(.a == \"x\")][0]", r#"{"b":1}"#, json!({"items": [{"a": "x", "b": 1}]})),
             (".spec.suspend | not", "", json!({"spec": {"suspend": false}})),
             (".labels | map(.name) | index(\"bug\")", "", json!({"labels": [{"name": "bug"}]})),
             (".roles | index(\"editor\") != null", "", json!({"roles": ["editor"]})),

@@ -291,6 +291,10 @@ fn texts(before: &str, actual: &str, wanted: &str, filters: &[String]) -> Vec<(u
         found.extend(BETWEEN.iter().map(|between| (if is_value { 2 } else { 4 }, format!("{bare}{between}{wanted}"))));
     }
     found.extend(rows(before, wanted).map(|text| (3, text)));
+    // Or one row of several.
+    if let Some((rest, _)) = bare.rsplit_once('\n') {
+        found.push((3, format!("{rest}\n{wanted}\n")));
+    }
     found
 }
 
@@ -332,8 +336,9 @@ fn filtered(before: &[Command], line: &str, actual: &str, wanted: &str) -> Vec<S
     let assigned = before.iter().enumerate().rev().filter(|(_, command)| {
         command.words.first().and_then(|word| word.split_once('=')).is_some_and(|(_, value)| value == actual)
     });
+    let of_value: Vec<(usize, &Command)> = assigned.take(CHAINS).collect();
     let mut chains: Vec<Vec<&Command>> = vec![of_line(line, before.len())];
-    chains.extend(assigned.take(CHAINS).map(|(at, command)| of_line(&command.line, at)));
+    chains.extend(of_value.iter().map(|(at, command)| of_line(&command.line, *at)));
     if chains.iter().all(Vec::is_empty) {
         let last =
             before.iter().rposition(|command| FILTERS.contains(&command.words.first().map_or("", String::as_str)));
@@ -357,6 +362,17 @@ fn filtered(before: &[Command], line: &str, actual: &str, wanted: &str) -> Vec<S
             found.extend(texts.into_iter().filter(|text| text != wanted));
             chain.reverse();
         }
+    }
+    // What a filter reads may have been printed by an earlier one.
+    let own: BTreeSet<&str> =
+        std::iter::once(line).chain(of_value.iter().map(|(_, command)| command.line.as_str())).collect();
+    let is_earlier = |command: &&Command| {
+        command.words.first().is_some_and(|name| name == "jq") && !own.contains(command.line.as_str())
+    };
+    let earlier: Vec<&Command> = before.iter().rev().filter(is_earlier).take(CHAINS).collect();
+    let documents: Vec<String> = found.iter().filter(|text| text.starts_with('{')).take(1).cloned().collect();
+    for command in earlier {
+        found.extend(invert::inputs(&read(command), &documents).into_iter().take(1));
     }
     found.dedup();
     found
@@ -478,8 +494,12 @@ fn reached(ran: &Ran) -> impl Ord + use<> {
     let commands = commands(&ran.watched);
     let is_test = |command: &&Command| is_condition(command) || !goals(command, &BTreeMap::new()).is_empty();
     let tests = commands.iter().filter(is_test);
-    let tests: BTreeSet<(&str, Option<&String>)> =
-        tests.map(|command| (command.line.as_str(), command.words.iter().rev().find(|word| *word != "]"))).collect();
+    // The value that is compared comes from the world; the rest shows which test it is.
+    let key = |command: &Command| {
+        let is_compared = matches!(command.words[0].as_str(), "[" | "[[" | "test" | "((");
+        (command.line.clone(), command.words[if is_compared { command.words.len().min(2) } else { 0 }..].join(" "))
+    };
+    let tests: BTreeSet<(String, String)> = tests.map(key).collect();
     (passed, calls, failed, tests.len(), complaints)
 }
 
