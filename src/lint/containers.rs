@@ -1,9 +1,8 @@
-//! Fields that objects of Kubernetes do not have, in filters of jq and in paths, and containers that nothing creates.
+//! Containers that nothing creates, in paths of kubectl, and values of charts that setup calls otherwise.
 
-use super::{TaskView, answers::place, misspelt, misspelt::MISSPELT_VALUE, texts};
+use super::{TaskView, answers::place, misspelt::MISSPELT_VALUE, texts};
 use crate::{
     ascii::{Ascii, ascii},
-    bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength},
     effects::{asked, shell::Run, value::Value},
     hir::PhaseKind,
@@ -11,22 +10,7 @@ use crate::{
 };
 
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(tool) = view.tools.tool("kubectl") else { return };
     let mut found: Vec<(Span, String, String)> = Vec::new();
-    for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
-        for (first, run, filter) in asked::filtered_by(followed) {
-            if first.statement.tool() == "kubectl" && asked::is_object(first) {
-                let act = view.effects.read_by(first);
-                if act.is_some_and(|act| act.thing.name.is_none()) {
-                    of_list(first, &filter, run, &mut found);
-                }
-                let kind = act.map_or("", |act| act.thing.kind.as_str());
-                let kind = tool.kind(kind).map_or("", |(kind, _)| kind);
-                in_path(tool, kind, &filter, run, &mut found);
-                of_items(tool, kind, &filter, run, &mut found);
-            }
-        }
-    }
     containers(view, &mut found);
     chart_values(view, &mut found);
     let mut told: Vec<Span> = out.iter().map(|known| known.span).collect();
@@ -35,75 +19,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             told.push(span);
             out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
         }
-    }
-}
-
-/// `kubectl get hpa -o json | jq .spec.maxReplicas`: without a name, this is a list of resources.
-fn of_list(first: &Run<'_>, filter: &str, run: &Run<'_>, found: &mut Vec<(Span, String, String)>) {
-    let words: Vec<String> = first.words.iter().skip(1).map(Value::shown).collect();
-    // Files may contain one resource, and so may a value that is not known.
-    let is_open = |word: &String| matches!(word.as_str(), "-f" | "--filename" | "--raw");
-    if words.iter().any(is_open) || !first.words.iter().all(Value::is_known) {
-        return;
-    }
-    let operands: Vec<&String> = tools::operands("kubectl", &words).collect();
-    let is_list = matches!(operands.as_slice(), [verb, kind] if *verb == "get" && !kind.contains(['/', ',']));
-    let field = [".spec", ".status", ".data", ".metadata.name"].into_iter().find(|field| {
-        let rest = filter.trim_start_matches(['(', ' ', '\n']).strip_prefix(field);
-        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
-    });
-    if let Some(field) = field.filter(|_| is_list) {
-        let kind = operands[1];
-        let message =
-            format!("without a name, this is a list of {kind}, which has no field `{field}`: the result is null");
-        found.push((place(run, field), message, format!("name the resource, or select an item: `.items[0]{field}`")));
-    }
-}
-
-static PAIR: Ascii = ascii(r"\.(\w+)(?:\[\w*\])?\??\.([A-Za-z]\w*)");
-
-/// `.metadata.label`, `.valueFrom.secretRef`: the object in the first field never has the second.
-fn in_path(tool: &Tool, kind: &str, filter: &str, run: &Run<'_>, found: &mut Vec<(Span, String, String)>) {
-    // A text in the object may be JSON of another form.
-    if filter.contains("fromjson") {
-        return;
-    }
-    let mut at = 0;
-    while let Some(pair) = PAIR.captures_at(filter, at) {
-        let (Some(whole), Some(outer), Some(inner)) = (pair.get(0), pair.get(1), pair.get(2)) else { return };
-        at = inner.range().start - 1;
-        let known = tool.under("any", outer.as_str());
-        // Custom resources have other fields with the same names.
-        let before = &filter[..whole.range().start];
-        let own = !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == ']')
-            || ["emplate", "items[]", "items[0]"].iter().any(|outer| before.ends_with(outer));
-        let is_known = outer.as_str() == "metadata" && own || !kind.is_empty();
-        if is_known && !known.is_empty() && !known.contains(&inner.as_str()) {
-            let message = format!("`{}` has no field `{}`: the result is null", outer.as_str(), inner.as_str());
-            found.push((
-                place(run, whole.as_str()),
-                message,
-                format!("the fields of `{}` are {}", outer.as_str(), known.join(", ")),
-            ));
-        }
-    }
-}
-
-static ITEM: Ascii = ascii(r"(?:^|[\s(\[{:|!])(\.(?:spec|status)\.[A-Za-z][\w.]*)");
-
-/// `.items[] | select(.spec.node == $n)`: a field that the items do not have.
-fn of_items(tool: &Tool, kind: &str, filter: &str, run: &Run<'_>, found: &mut Vec<(Span, String, String)>) {
-    // In a template, the paths start at another object.
-    if kind.is_empty() || filter.contains("emplate") || filter.contains("as $") {
-        return;
-    }
-    for path in ITEM.captures_iter(filter).filter_map(|item| item.get(1)) {
-        let Some((outer, name, known)) = misspelt::unknown_place(tool, kind, path.as_str()) else { continue };
-        if known.is_empty() {
-            continue;
-        }
-        let message = format!("a {kind} has no field `{outer}.{name}`: the result is null");
-        found.push((place(run, path.as_str()), message, format!("the fields of `{outer}` are {}", known.join(", "))));
     }
 }
 
