@@ -141,15 +141,26 @@ impl Demand {
 impl<'a> Model<'a> {
     /// What a command reads, if it is one resource or one kind of resources.
     pub fn read_by(&self, run: &Run<'_>) -> Option<&Act> {
+        // In a loop, or in a function that is called again, the same resource may be read repeatedly.
+        let mut acts = self.reads(run);
+        let first = acts.next()?;
+        acts.all(|act| act.thing == first.thing).then_some(first)
+    }
+
+    /// The kind of what a command reads, and whether it is named, if both are always the same.
+    pub fn kind_read_by(&self, run: &Run<'_>) -> Option<(&str, bool)> {
+        let mut all = self.reads(run).map(|act| (act.thing.kind.as_str(), act.thing.name.is_some()));
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
+    }
+
+    fn reads(&self, run: &Run<'_>) -> impl Iterator<Item = &Act> {
         let start = run.content.span(run.statement.range.clone());
-        let mut acts = self.acts.iter().filter(|act| {
+        self.acts.iter().filter(move |act| {
             matches!(act.verb, Verb::Reads | Verb::Awaits)
                 && act.span.file == start.file
                 && act.span.start == start.start
-        });
-        // In a loop, or in a function that is called again, the same resource may be read repeatedly.
-        let first = acts.next()?;
-        acts.all(|act| act.thing == first.thing).then_some(first)
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Containers that nothing creates, in paths of kubectl, and values of charts that setup calls otherwise.
+//! Containers that nothing creates, in paths of kubectl.
 
 use super::{TaskView, answers::place, misspelt::MISSPELT_VALUE, texts};
 use crate::{
@@ -12,49 +12,11 @@ use crate::{
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: Vec<(Span, String, String)> = Vec::new();
     containers(view, &mut found);
-    chart_values(view, &mut found);
     let mut told: Vec<Span> = out.iter().map(|known| known.span).collect();
     for (span, message, help) in found {
         if !told.iter().any(|known| known.contains(span) || span.contains(*known)) {
             told.push(span);
             out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
-        }
-    }
-}
-
-/// `.replicas` of `helm get values`, if setup sets the value `replicaCount`, which verify never reads.
-fn chart_values(view: &TaskView<'_>, found: &mut Vec<(Span, String, String)>) {
-    let first_of =
-        |path: &str| path.split(['.', '[', '=']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
-    let verify = view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify);
-    let mut read: Vec<(&Run<'_>, String)> = Vec::new();
-    for (first, run, filter) in verify.flat_map(asked::filtered_by) {
-        let is_values = first.statement.tool() == "helm" && asked::is_object(first);
-        let operation: Vec<&str> = first.words.iter().skip(1).filter_map(Value::literal).take(2).collect();
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
-        if is_values && operation == ["get", "values"] && filter.starts_with('.') && filter.chars().all(plain) {
-            read.push((run, first_of(&filter)));
-        }
-    }
-    if read.is_empty() {
-        return;
-    }
-    let setup = view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Setup);
-    let mut set: Vec<String> = Vec::new();
-    for run in setup.flat_map(|followed| &followed.trace.runs).filter(|run| run.statement.tool() == "helm") {
-        let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
-        for (nth, word) in words.iter().enumerate() {
-            let option = ["--set", "--set-string"].iter().find_map(|option| word.strip_prefix(option));
-            let pairs = option.and_then(|rest| rest.strip_prefix('=').or_else(|| words.get(nth + 1).copied()));
-            set.extend(pairs.unwrap_or_default().split(',').filter(|pair| pair.contains('=')).map(first_of));
-        }
-    }
-    for (run, name) in &read {
-        let begins_alike = |known: &&String| known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count() >= 6;
-        let is_read = |known: &String| read.iter().any(|(_, name)| name == known);
-        if let Some(known) = set.iter().find(begins_alike).filter(|known| !set.contains(name) && !is_read(known)) {
-            let message = format!("setup sets the value `{known}` of the chart, not `{name}`: the result is null");
-            found.push((place(run, name), message, format!("did you mean `.{known}`?")));
         }
     }
 }

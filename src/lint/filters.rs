@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
 
 use super::{
@@ -32,7 +32,7 @@ use crate::{
         shell::Run,
         value::{Piece, Value},
     },
-    hir::OperationKind,
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
     source::Span,
 };
 
@@ -61,9 +61,10 @@ pub(super) fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// Reports the faults of one kind, except at places where others are reported already.
 fn report(view: &TaskView<'_>, about: About, out: &mut Diagnostics, of: impl Fn(Span, String) -> Diagnostic) {
     let told: Vec<Span> = out.iter().map(|known| known.span).collect();
-    for Found { span, fault } in faults(view).iter().filter(|found| found.fault.about == about) {
+    for Found { span, fault, likely } in faults(view).iter().filter(|found| found.fault.about == about) {
         if !told.iter().any(|known| known.contains(*span) || span.contains(*known)) {
-            out.push(of(*span, fault.message.clone()).help(fault.help.clone()));
+            let finding = of(*span, fault.message.clone()).help(fault.help.clone());
+            out.push(if *likely { finding.strength(Strength::Warning) } else { finding });
         }
     }
 }
@@ -74,11 +75,12 @@ fn faults<'v>(view: &'v TaskView<'_>) -> &'v [Found] {
         let keys = |kind: &str| {
             let given = given.get_or_init(|| facts::given(view).iter().map(|fact| fact.key.clone()).collect());
             let what = format!("the {kind} that setup creates");
-            Rc::new(Keys { given: given.clone(), said: view.effects.prompt.shown(), what })
+            Rc::new(Keys { given: given.clone(), said: view.effects.prompt.shown(), what, is_loose: false })
         };
-        let world = World { tools: view.tools, keys: &keys };
+        let values = || Rc::new(values_of_setup(view));
+        let world = World { tools: view.tools, keys: &keys, values: &values };
         let Some(tool) = view.tools.tool("kubectl") else { return Vec::new() };
-        let mut search = Search { view, tool, world: &world, found: Vec::new() };
+        let mut search = Search { view, tool, world: &world, outputs: FxHashMap::default(), likely: false, found: Vec::new() };
         for followed in &view.effects.scripts {
             search.script(followed);
         }
@@ -89,15 +91,25 @@ fn faults<'v>(view: &'v TaskView<'_>) -> &'v [Found] {
 }
 
 /// What a command prints, and what it is called.
+#[derive(Clone, PartialEq)]
 struct Input {
     kind: Type,
     subject: String,
+}
+
+impl Input {
+    fn unknown() -> Self {
+        Self { kind: Type::Unknown, subject: "the input".to_owned() }
+    }
 }
 
 struct Search<'s, 'a> {
     view: &'s TaskView<'a>,
     tool: &'s Tool,
     world: &'s World<'s>,
+    /// What a script writes to files.
+    outputs: FxHashMap<Value, Input>,
+    likely: bool,
     found: Vec<Found>,
 }
 
@@ -117,21 +129,30 @@ impl Search<'_, '_> {
         for fault in faults {
             let span = span(&fault.range);
             if !self.found.iter().any(|known| known.span == span && known.fault.message == fault.message) {
-                self.found.push(Found { span, fault });
+                self.found.push(Found { span, fault, likely: self.likely });
             }
         }
     }
 
     fn script(&mut self, followed: &Followed<'_>) {
+        self.expected(followed);
         let mut read: FxHashSet<*const Run<'_>> = FxHashSet::default();
         let is_jq = |run: &Run<'_>| run.statement.name() == "jq";
         if followed.trace.runs.iter().any(is_jq) {
+            self.outputs.clear();
+            for run in &followed.trace.runs {
+                if let Some(file) = &run.output {
+                    let (input, known) = (self.json_of(run), self.outputs.get(file));
+                    let input = if known.is_none_or(|known| *known == input) { input } else { Input::unknown() };
+                    self.outputs.insert(file.clone(), input);
+                }
+            }
             for runs in asked::pipes(followed) {
                 let Some((first, others)) = runs.split_first() else { continue };
                 if !others.iter().any(|run| is_jq(run)) {
                     continue;
                 }
-                let mut input = self.printed(first);
+                let mut input = self.json_of(first);
                 for run in others {
                     if is_jq(run) {
                         read.insert(std::ptr::from_ref(*run));
@@ -146,8 +167,7 @@ impl Search<'_, '_> {
             match run.statement.tool() {
                 "kubectl" => self.paths(run),
                 "jq" if is_jq(run) && !read.contains(&std::ptr::from_ref(run)) => {
-                    let input = Input { kind: Type::Unknown, subject: "the input".to_owned() };
-                    self.jq(run, &input);
+                    self.jq(run, &Input::unknown());
                 }
                 _ => {}
             }
@@ -161,6 +181,30 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Reads the paths that a step expects in the JSON that its only command prints.
+    fn expected(&mut self, followed: &Followed<'_>) {
+        let expect = followed.view.step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout")?.get("json"));
+        let Some(ArgKind::List(items)) = expect.map(|arg| &arg.kind) else { return };
+        let Some(runs) = asked::only(followed).filter(|runs| runs.len() == 1) else { return };
+        let Some(run) = runs.first() else { return };
+        let input = self.json_of(run);
+        for item in items {
+            let Some((path, text)) = item.get("path").and_then(|path| Some((path, path.as_literal()?))) else { continue };
+            let Some(kind) = self.path(text, &input, "nothing is selected", |_| path.span) else { continue };
+            let values = [item.get("equals"), item.get("all").and_then(|all| all.get("equals"))];
+            values.into_iter().flatten().for_each(|value| self.equal(text, &kind, value));
+        }
+    }
+
+    /// Compares the type of a field with the value that an operation expects.
+    fn equal(&mut self, path: &str, kind: &Type, value: &Arg<Def>) {
+        let Some(json) = value.as_value() else { return };
+        let of_value = json.as_str().map_or_else(|| Type::of_json(&json), |text| Type::Literal(text.to_owned()));
+        if let Some((about, message, help)) = kind.unequal(&of_value, path, &json.to_string()) {
+            self.add(vec![Fault { range: 0..0, about, message, help }], |_| value.span);
+        }
+    }
+
     /// Reads the filter of a jq command, and returns what it prints.
     fn jq(&mut self, run: &Run<'_>, input: &Input) -> Option<Type> {
         let words: Vec<String> = run.words.iter().skip(1).map(spelt).collect();
@@ -169,25 +213,35 @@ impl Search<'_, '_> {
         let has = |letter: char, long: &str| {
             words.iter().any(|word| word == long || !word.starts_with("--") && word.starts_with('-') && word.contains(letter))
         };
-        let is_file = !files.is_empty() && files.iter().any(|file| *file != "-");
-        let kind = match () {
-            () if has('n', "--null-input") || has('R', "--raw-input") || words.iter().any(|word| word == "--stream") => Type::Unknown,
-            () if is_file => files.first().filter(|_| files.len() == 1).map_or(Type::Unknown, |file| self.file(file)),
-            () => input.kind.clone(),
+        let is_file = files.iter().any(|file| *file != "-");
+        let others = has('n', "--null-input") || has('R', "--raw-input") || words.iter().any(|word| word == "--stream");
+        let read = match () {
+            () if others || files.len() > 1 => Input::unknown(),
+            () if is_file => self.file(run, files[0]),
+            () => input.clone(),
         };
-        let kind = if has('s', "--slurp") { Type::List(Rc::new(kind)) } else { kind };
+        let kind = if has('s', "--slurp") { Type::List(Rc::new(read.kind)) } else { read.kind };
         let variables = given(&words);
         let node = jq::parse(text)?;
-        let mut reader = Reader::new(self.world, &input.subject, "the result is null", variables);
+        let mut reader = Reader::new(self.world, &read.subject, "the result is null", variables);
         let printed = reader.read(text, &node, &kind);
-        self.add(reader.faults, |range| within(run, text, range));
+        let faults = reader.faults;
+        self.add(faults, |range| within(run, text, range));
+        self.likely = false;
         Some(printed)
     }
 
-    /// The JSON file that setup writes.
-    fn file(&self, path: &str) -> Type {
+    /// A file that the script itself, or setup, writes.
+    fn file(&mut self, run: &Run<'_>, path: &str) -> Input {
+        let own = run.words.last().and_then(|word| self.outputs.get(word));
+        if let Some(own) = own {
+            return own.clone();
+        }
         let files = answers::written(self.view);
-        files.iter().find(|(known, _)| known == path).map_or(Type::Unknown, |(_, json)| Type::of_json(json))
+        let known = files.iter().find(|(known, _)| known == path);
+        self.likely = known.is_some();
+        let subject = "the file".to_owned();
+        known.map_or_else(Input::unknown, |(_, json)| Input { kind: Type::of_json(json), subject })
     }
 
     /// Reads a path without braces, and returns what it selects.
@@ -244,25 +298,25 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The paths of operations.
+    /// The paths of operations, and the values that they compare.
     fn steps(&mut self) {
-        let mut found: Vec<(Span, String, String)> = Vec::new();
-        self.view.task.walk(&mut |_, step| {
-            let path = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
+        let view = self.view;
+        view.task.walk(&mut |_, step| {
+            let OperationKind::Extension { operation, .. } = &step.op.kind else { return };
             let named = step.arg("resource").or_else(|| step.arg("kind"));
             let resource = named.and_then(|arg| arg.as_literal().map(str::to_owned));
             let resource = resource.or_else(|| step.arg("resource").and_then(super::texts::script_text));
-            if let (Some(path), Some(resource)) = (path, resource)
+            if let (Some(path), Some(resource)) = (step.arg("jsonpath"), resource)
                 && let Some(text) = path.as_literal()
             {
-                found.push((path.span, resource, text.to_owned()));
+                let input = self.resource(resource.split('/').next().unwrap_or_default());
+                let text = text.trim_matches(['{', '}']);
+                let kind = self.path(text, &input, "the output is empty", |_| path.span);
+                if let (Some(kind), Some(value), "field-equals") = (kind, step.arg("value"), operation.as_str()) {
+                    self.equal(text, &kind, value);
+                }
             }
         });
-        for (span, resource, text) in found {
-            let word = resource.split('/').next().unwrap_or_default();
-            let text = text.trim_matches(['{', '}']).to_owned();
-            self.path(&text, &self.resource(word), "the output is empty", |_| span);
-        }
     }
 
     /// A single resource of a kind.
@@ -273,45 +327,64 @@ impl Search<'_, '_> {
         Input { kind: Type::of(table.unwrap_or(types::Type::RESOURCE), ""), subject }
     }
 
-    /// What a command prints.
+    /// The JSON that a command prints.
+    fn json_of(&mut self, run: &Run<'_>) -> Input {
+        if asked::is_object(run) || matches!(run.statement.tool(), "docker" | "aws") {
+            return self.printed(run);
+        }
+        let kind = match self.single(run) {
+            // A text is printed without quotes.
+            Some(Type::Text(_) | Type::Literal(_)) | None => Type::Unknown,
+            Some(kind) => kind,
+        };
+        Input { kind, subject: self.printed(run).subject }
+    }
+
+    /// What a command reads.
     fn printed(&self, run: &Run<'_>) -> Input {
-        self.resource_of(run).unwrap_or_else(|| Input { kind: Type::Unknown, subject: "the input".to_owned() })
+        self.resource_of(run).unwrap_or_else(Input::unknown)
     }
 
     fn resource_of(&self, run: &Run<'_>) -> Option<Input> {
         let tool = run.statement.tool();
-        if !matches!(tool, "kubectl" | "helm" | "docker") {
+        if !matches!(tool, "kubectl" | "helm" | "docker" | "aws") {
             return None;
         }
         let words: Vec<String> = run.words.iter().skip(1).map(spelt).collect();
         let operands: Vec<&str> = tools::operands(tool, &words).map(String::as_str).collect();
+        let input = |kind, subject: &str| Some(Input { kind, subject: subject.to_owned() });
         match (tool, operands.as_slice()) {
             ("docker", ["inspect", ..] | ["container", "inspect", ..]) => {
-                let act = self.view.effects.read_by(run)?;
-                let kind = Type::List(Rc::new(Type::Listed("docker", "container", String::new())));
-                (act.thing.kind == "container").then(|| Input { kind, subject: "a container".to_owned() })
+                let (kind, _) = self.view.effects.kind_read_by(run)?;
+                let container = || Type::List(Rc::new(Type::Listed("docker", "container", String::new())));
+                if kind == "container" { input(container(), "a container") } else { None }
             }
-            ("helm", ["status", ..]) if asked::is_object(run) => {
-                Some(Input { kind: Type::Listed("helm", "release", String::new()), subject: "a release".to_owned() })
+            ("helm", ["status", ..]) => input(Type::Listed("helm", "release", String::new()), "a release"),
+            ("helm", ["get", "values", ..]) => input(Type::Keys((self.world.values)()), "the values"),
+            ("aws", ["sqs", "get-queue-attributes", ..]) => {
+                let is_whole = !words.iter().any(|word| word.starts_with("--query") || word.starts_with("--output"));
+                let texts = Type::Map(Rc::new(Type::Text(None)), "Attributes".to_owned());
+                let all = Type::Open(Rc::new(vec![("Attributes".to_owned(), texts)]));
+                if is_whole { input(all, "the output") } else { None }
             }
             ("kubectl", [verb @ ("get" | "wait"), named @ ..]) => {
                 let is_open = |word: &String| {
-                    matches!(word.as_str(), "-f" | "--filename" | "--raw" | "-k") || word.starts_with("--raw=") || word.starts_with("--filename=")
+                    let opens = ["-f", "--filename", "--raw", "-k"].contains(&word.as_str());
+                    opens || word.starts_with("--raw=") || word.starts_with("--filename=")
                 };
-                let act = self.view.effects.read_by(run)?;
+                let (kind, is_named) = self.view.effects.kind_read_by(run)?;
                 let word = *named.first()?;
                 if words.iter().any(is_open) || word.contains(',') || word.contains(HOLE) && !word.contains('/') {
                     return None;
                 }
-                let item = self.resource(&act.thing.kind);
-                let is_list = act.thing.name.is_none() && *verb == "get";
-                if !is_list {
+                let item = self.resource(kind);
+                if is_named || *verb == "wait" {
                     return Some(item);
                 }
                 // What is not known may be a name.
-                let is_known = named.len() == 1 && !word.contains('/') && run.words.iter().all(|word| !word.pieces().is_empty());
-                let certain = is_known && !words.iter().any(|word| word == HOLE && operands.contains(&word.as_str()));
-                certain.then(|| Input { kind: Type::Items(Rc::new(item.kind), word.to_owned()), subject: item.subject })
+                let is_list = named.len() == 1 && !word.contains('/') && !words.iter().any(String::is_empty);
+                let list = || Input { kind: Type::Items(Rc::new(item.kind), word.to_owned()), subject: item.subject };
+                is_list.then(list)
             }
             _ => None,
         }
@@ -330,7 +403,7 @@ impl Search<'_, '_> {
             let printed = match question.runs.get(1) {
                 None => self.single(first),
                 Some(run) if run.statement.name() == "jq" => {
-                    let input = self.printed(first);
+                    let input = self.json_of(first);
                     asked::operand(run).and_then(|text| jq::parse(&text)).filter(is_one).and_then(|_| self.jq(run, &input))
                 }
                 Some(_) => None,
@@ -355,7 +428,10 @@ impl Search<'_, '_> {
         let parsed = jsonpath::parse(template).filter(|parsed| parsed.is_single)?;
         let part = parsed.parts.first().filter(|part| is_one(part))?;
         let input = self.printed(run);
-        Some(self.node(template, part, &input, "", |_| statement(run)))
+        let before = self.found.len();
+        let printed = self.node(template, part, &input, "", |_| statement(run));
+        self.found.truncate(before);
+        Some(printed)
     }
 }
 
@@ -403,4 +479,29 @@ fn within(run: &Run<'_>, text: &str, range: &Range<usize>) -> Span {
         Some(start) => run.content.span(start..start + part.len()),
         None => place(run, part),
     }
+}
+
+/// The values of charts that setup sets, and those in the files of charts beside the task.
+fn values_of_setup(view: &TaskView<'_>) -> Keys {
+    let first_of = |path: &str| path.split(['.', '[', '=']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
+    let setup = view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Setup);
+    let mut given: Vec<String> = Vec::new();
+    for run in setup.flat_map(|followed| &followed.trace.runs).filter(|run| run.statement.tool() == "helm") {
+        let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+        for (nth, word) in words.iter().enumerate() {
+            let option = ["--set", "--set-string"].iter().find_map(|option| word.strip_prefix(option));
+            let pairs = option.and_then(|rest| rest.strip_prefix('=').or_else(|| words.get(nth + 1).copied()));
+            given.extend(pairs.unwrap_or_default().split(',').filter(|pair| pair.contains('=')).map(first_of));
+        }
+    }
+    for path in facts::files(view).iter().filter(|path| path.file_name().is_some_and(|name| name == "values.yaml")) {
+        let text = view.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+        let keys = text.lines().filter_map(|line| line.split_once(':')).map(|(key, _)| key);
+        given.extend(keys.filter(|key| key.starts_with(|c: char| c.is_ascii_alphabetic())).map(str::to_owned));
+    }
+    // Those that verify reads are not meant by another name.
+    let verify = &facts::elsewhere(view).verify;
+    let (read, given): (Vec<String>, Vec<String>) = given.into_iter().partition(|key| super::texts::has_word(verify, key));
+    let what = "the chart that setup uses".to_owned();
+    Keys { given, said: view.effects.prompt.shown() + " " + &read.join(" "), what, is_loose: true }
 }

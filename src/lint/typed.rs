@@ -40,6 +40,8 @@ pub(super) enum Type {
     Items(Rc<Self>, String),
     /// An object with these fields.
     Object(Rc<Vec<(String, Self)>>),
+    /// An object with these fields, and perhaps others.
+    Open(Rc<Vec<(String, Self)>>),
     /// An object whose keys setup chooses.
     Keys(Rc<Keys>),
 }
@@ -52,6 +54,8 @@ pub(super) struct Keys {
     pub(super) said: String,
     /// `the configmap that setup creates`
     pub(super) what: String,
+    /// Whether names that only begin alike are probably meant for each other.
+    pub(super) is_loose: bool,
 }
 
 /// A fault, with its place in a file.
@@ -59,6 +63,8 @@ pub(super) struct Keys {
 pub(super) struct Found {
     pub(super) span: Span,
     pub(super) fault: Fault,
+    /// Whether the agent may change what it depends on.
+    pub(super) likely: bool,
 }
 
 /// What filters of a task are read with.
@@ -66,6 +72,8 @@ pub(super) struct World<'w> {
     pub(super) tools: &'w Tools,
     /// The keys of config maps and secrets.
     pub(super) keys: &'w dyn Fn(&str) -> Rc<Keys>,
+    /// The values of charts.
+    pub(super) values: &'w dyn Fn() -> Rc<Keys>,
 }
 
 /// What is wrong with a filter.
@@ -126,7 +134,10 @@ impl Type {
             Json::Number(_) => Self::Number,
             Json::String(_) => Self::Text(None),
             Json::Array(items) => Self::List(Rc::new(items.iter().fold(Self::Never, |all, item| all.or(Self::of_json(item))))),
-            Json::Object(_) | Json::Null => Self::Unknown,
+            Json::Object(fields) => {
+                Self::Open(Rc::new(fields.iter().map(|(name, value)| (name.clone(), Self::of_json(value))).collect()))
+            }
+            Json::Null => Self::Unknown,
         }
     }
 
@@ -148,7 +159,7 @@ impl Type {
             Self::Boolean => "true or false",
             Self::Text(_) | Self::Literal(_) => "a string",
             Self::List(_) => "an array",
-            Self::Map(..) | Self::Table(..) | Self::Object(_) | Self::Listed(..) | Self::Keys(..) | Self::Items(..) => "an object",
+            Self::Map(..) | Self::Table(..) | Self::Object(_) | Self::Open(_) | Self::Listed(..) | Self::Keys(..) | Self::Items(..) => "an object",
             Self::Unknown | Self::Never | Self::Null | Self::Either => return None,
         })
     }
@@ -172,6 +183,34 @@ impl Type {
             }
             _ => None,
         }
+    }
+
+    /// Why a value of this type never equals another.
+    pub(super) fn unequal(&self, other: &Self, shown: &str, written: &str) -> Option<(About, String, String)> {
+        self.unlike(other, shown, "never equal to", written)
+    }
+
+    fn unlike(&self, other: &Self, shown: &str, result: &str, written: &str) -> Option<(About, String, String)> {
+        if !self.differs(other) {
+            let (value, values) = self.never(other)?;
+            return Some((About::Value, format!("`{shown}` is never `{value}`"), meant(&value, values)));
+        }
+        let word = self.word().unwrap_or("a number or a string");
+        let message = format!("`{shown}` is {word}, which is {result} `{written}`");
+        let help = match (self, other) {
+            (Self::List(a), Self::List(b)) => match (a.word(), b.word()) {
+                (Some(a), Some(b)) => format!("compare with a list of the same items: each is {a}, not {b}"),
+                _ => "compare items of the same type".to_owned(),
+            },
+            (Self::List(_), _) => "compare with an array, `== [70]`, or take an item or the length of the array".to_owned(),
+            (Self::Map(..) | Self::Table(..) | Self::Object(_), _) => {
+                "compare with an object, `== {\"app\": \"web\"}`, or compare one of its fields".to_owned()
+            }
+            (Self::Number | Self::Boolean, Self::Literal(_)) => "remove the quotes".to_owned(),
+            (Self::Text(_), Self::Number | Self::Boolean) => "put it in quotes".to_owned(),
+            _ => other.word().map_or_else(String::new, |word| format!("the other side is {word}")),
+        };
+        Some((About::Types, message, help))
     }
 
     /// The items of a list, or the values of an object.
@@ -204,11 +243,24 @@ fn listed(values: &str) -> String {
     format!("one of `{}`", values.replace('|', "`, `"))
 }
 
+/// The value that was probably meant, or all of them.
+fn meant(value: &str, values: &str) -> String {
+    let same = values.split('|').find(|known| known.eq_ignore_ascii_case(value));
+    same.map_or_else(|| format!("it is {}", listed(values)), |same| format!("did you mean `{same}`?"))
+}
+
 /// At most the beginning of a long text.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", text[..end].trim_end()),
         None => text.to_owned(),
+    }
+}
+
+impl Keys {
+    fn is_near(&self, key: &str, known: &str) -> bool {
+        let begin = key.bytes().zip(known.bytes()).take_while(|(a, b)| a == b).count();
+        is_near(key, known) || self.is_loose && begin >= 6
     }
 }
 
@@ -350,12 +402,14 @@ impl<'w> Reader<'w> {
             }
             Type::Table(kind, path) => self.of_table(*kind, path, name, node),
             Type::Listed(program, kind, path) => {
-                let known = self.world.tools.tool(program).map(|tool| tool.under(kind, path)).unwrap_or_default();
-                if !path.is_empty() && !known.is_empty() && !known.contains(&name) {
+                let under = |path: &str| self.world.tools.tool(program).map(|tool| tool.under(kind, path)).unwrap_or_default();
+                let (known, inner) = (under(path), join(path, name));
+                let is_object = !under(&inner).is_empty();
+                let known = if path.is_empty() { under("top") } else { known };
+                if !known.is_empty() && !known.contains(&name) {
                     self.missing(path, name, &known, None, node);
-                    return Type::Unknown;
                 }
-                Type::Listed(program, kind, join(path, name))
+                if is_object { Type::Listed(program, kind, inner) } else { Type::Unknown }
             }
             Type::Items(item, word) => match name {
                 "items" => Type::List(Rc::clone(item)),
@@ -380,13 +434,16 @@ impl<'w> Reader<'w> {
                     Type::Unknown
                 }
             },
+            Type::Open(fields) => {
+                fields.iter().find(|(known, _)| known == name).map_or(Type::Unknown, |(_, kind)| kind.clone())
+            }
             Type::Keys(keys) => {
                 let is_known = keys.given.iter().any(|known| known == name) || texts::has_word(&keys.said, name);
-                if let Some(near) = keys.given.iter().find(|known| !is_known && is_near(name, known)) {
+                if let Some(near) = keys.given.iter().find(|known| !is_known && keys.is_near(name, known)) {
                     let message = format!("{} has no key `{name}`: {}", keys.what, self.effect);
                     self.fault(About::Field, &node.range, message, format!("did you mean `{near}`?"));
                 }
-                Type::Text(None)
+                if keys.is_loose { Type::Unknown } else { Type::Text(None) }
             }
             Type::List(item) => {
                 if self.tolerant == 0 {
@@ -421,8 +478,8 @@ impl<'w> Reader<'w> {
     fn inside(&mut self, text: &str, of: &Type, name: &str, node: &Node) {
         let Some(word) = of.word() else { return };
         let outer = of_node(text, node, name);
-        const FLAT: [&str; 8] =
-            ["hard", "used", "requests", "limits", "labels", "annotations", "matchLabels", "nodeSelector"];
+        const FLAT: [&str; 9] =
+            ["hard", "used", "requests", "limits", "labels", "annotations", "matchLabels", "nodeSelector", "data"];
         let mut parts = outer.rsplit('.').map(|part| part.trim_end_matches('?'));
         let key = parts.next().filter(|key| !key.is_empty() && !key.contains([']', '"', ' ', '(']));
         let is_key = parts.next().is_some_and(|parent| FLAT.contains(&parent)) && matches!(of, Type::Text(_));
@@ -433,8 +490,10 @@ impl<'w> Reader<'w> {
                 self.fault(About::Key, &node.range, message, help);
             }
             None => {
-                let message = format!("`{}` is {word}, which has no field `{name}`: {}", shortened(outer), self.effect);
-                self.fault(About::Field, &node.range, message, "remove the rest of the path".to_owned());
+                let what = if outer.is_empty() { "this".to_owned() } else { format!("`{}`", shortened(outer)) };
+                let message = format!("{what} is {word}, which has no field `{name}`: {}", self.effect);
+                let help = if *of == Type::Text(None) { "parse it with `fromjson`, if it is JSON" } else { "remove the rest of the path" };
+                self.fault(About::Field, &node.range, message, help.to_owned());
             }
         }
     }
@@ -521,35 +580,16 @@ impl<'w> Reader<'w> {
             "!=" => "always different from",
             _ => "compared by type, not by value, with",
         };
-        if left.1.differs(right.1) {
-            let (Some(a), b) = (left.1.word().or(Some("a number or a string")), right.1.word()) else { return };
-            let message = format!("`{}` is {a}, which is {result} `{}`", written(left.0), written(right.0));
-            let help = match (left.1, right.1, b) {
-                (Type::List(a), Type::List(b), _) => match (a.word(), b.word()) {
-                    (Some(a), Some(b)) => format!("its items are never {b}: compare with {a}"),
-                    _ => "compare items of the same type".to_owned(),
-                },
-                (Type::List(_), ..) => "compare with an array, `== [70]`, or take an item or the length of the array".to_owned(),
-                (Type::Map(..) | Type::Table(..) | Type::Object(_), ..) => {
-                    "compare with an object, `== {\"app\": \"web\"}`, or compare one of its fields".to_owned()
-                }
-                (Type::Number | Type::Boolean, Type::Literal(_), _) => "remove the quotes".to_owned(),
-                (Type::Text(_), Type::Number | Type::Boolean, _) => "put it in quotes".to_owned(),
-                (_, _, Some(b)) => format!("the other side is {b}"),
-                _ => "compare values of the same type".to_owned(),
-            };
-            self.fault(About::Types, &node.range, message, help);
-        } else if let Some((value, values)) = left.1.never(right.1).filter(|_| matches!(sign, "==" | "!=")) {
-            self.unprinted(&written(left.0), &value, values, node);
+        let (shown, other) = (written(left.0), written(right.0));
+        if let Some((about, message, help)) = left.1.unlike(right.1, &shown, result, &other) {
+            if about == About::Types || matches!(sign, "==" | "!=") {
+                self.fault(about, &node.range, message, help);
+            }
         }
     }
 
     fn unprinted(&mut self, field: &str, value: &str, values: &str, node: &Node) {
-        let message = format!("`{field}` is never `{value}`");
-        let all: Vec<&str> = values.split('|').collect();
-        let same = all.iter().find(|known| known.eq_ignore_ascii_case(value));
-        let help = same.map(|same| format!("did you mean `{same}`?")).unwrap_or_else(|| format!("it is {}", listed(values)));
-        self.fault(About::Value, &node.range, message, help);
+        self.fault(About::Value, &node.range, format!("`{field}` is never `{value}`"), meant(value, values));
     }
 
     fn call(&mut self, text: &str, name: &str, given: &[Node], input: &Type, node: &Node) -> Type {
