@@ -231,7 +231,7 @@ impl Parser<'_> {
         match sign {
             "or" | "and" => !behind.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':'),
             // `+=` and `//` are other operators.
-            "+" | "-" | "*" | "/" | "%" => !behind.starts_with('=') && !(sign == "/" && behind.starts_with('/')),
+            "+" | "-" | "*" | "/" | "%" => !(behind.starts_with('=') || sign == "/" && behind.starts_with('/')),
             _ => true,
         }
     }
@@ -381,7 +381,19 @@ impl Parser<'_> {
         let name = self.name()?;
         if matches!(
             name.as_str(),
-            "def" | "reduce" | "foreach" | "label" | "import" | "include" | "then" | "else" | "elif" | "end" | "and" | "or" | "as"
+            "def"
+                | "reduce"
+                | "foreach"
+                | "label"
+                | "import"
+                | "include"
+                | "then"
+                | "else"
+                | "elif"
+                | "end"
+                | "and"
+                | "or"
+                | "as"
         ) {
             return None;
         }
@@ -508,7 +520,8 @@ mod tests {
             Kind::Number(number) => number.clone(),
             Kind::Array(inner) => format!("[{}]", inner.as_ref().map(|inner| shown(inner)).unwrap_or_default()),
             Kind::Object(fields) => {
-                let field = |(key, value): &(Option<String>, Node)| format!("{key:?}:{}", shown(value)).replace("Some", "");
+                let field =
+                    |(key, value): &(Option<String>, Node)| format!("{key:?}:{}", shown(value)).replace("Some", "");
                 format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(";"))
             }
             Kind::If(branches, otherwise) => {
@@ -531,7 +544,10 @@ mod tests {
         for (text, tree) in [
             (".", "."),
             (".spec.replicas == 3", "(.spec.replicas==3)".replace(".spec", "..spec").as_str()),
-            (".items[] | select(.a == \"x\" and (.b | not)) | .c", "(..items[]|(select(((..a=='x')and(..b|not)))|..c))"),
+            (
+                ".items[] | select(.a == \"x\" and (.b | not)) | .c",
+                "(..items[]|(select(((..a=='x')and(..b|not)))|..c))",
+            ),
             (".data[\"a.b\"] // empty", "(..data.a.b//empty)"),
             (".a.\"b.c\"[0][1:][-1]?", "..a.b.c[0][:][-1]?"),
             ("[.[] | .x] | length >= 1", "([(.[]|..x)]|(length>=1))"),
@@ -550,7 +566,9 @@ mod tests {
         ] {
             assert_eq!(parse(text).as_ref().map(shown).as_deref(), Some(tree), "{text}");
         }
-        for text in ["", ".a |", "def f: 1; f", "reduce .[] as $x (0; . + $x)", ".a ==", "{", "\"", ".a b", "[", "\"\\("] {
+        for text in
+            ["", ".a |", "def f: 1; f", "reduce .[] as $x (0; . + $x)", ".a ==", "{", "\"", ".a b", "[", "\"\\("]
+        {
             assert_eq!(parse(text), None, "{text}");
         }
         let node = parse(" .a | .b.c == 1").unwrap();

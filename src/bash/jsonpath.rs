@@ -38,15 +38,17 @@ pub fn parse(text: &str) -> Option<Template> {
             others += 1;
         } else {
             let found = path(text, whole.clone())?;
-            parts.push(ranges.iter().rev().fold(found, |inner, list| {
-                node(Kind::Pipe(Box::new(list.clone()), Box::new(inner)), whole.clone())
-            }));
+            parts.push(
+                ranges.iter().rev().fold(found, |inner, list| {
+                    node(Kind::Pipe(Box::new(list.clone()), Box::new(inner)), whole.clone())
+                }),
+            );
         }
         if parts.len() + ranges.len() > PARTS || ranges.len() > 4 {
             return None;
         }
     }
-    (at > 0).then(|| Template { is_single: parts.len() == 1 && others == 0 && at == text.len(), parts })
+    (at > 0).then_some(Template { is_single: parts.len() == 1 && others == 0 && at == text.len(), parts })
 }
 
 /// Reads a path without braces: `.a.b[0].c`.
@@ -226,10 +228,17 @@ mod tests {
             assert_eq!(bare(&found.parts[0]), bare(&jq::parse(filter).unwrap()), "{template}");
         }
         let ready = parse(r#"{.status.conditions[?(@.type=="Ready")].status}"#).unwrap();
-        assert_eq!(bare(&ready.parts[0]), "Field(Pipe(Each(Field(Field(., status), conditions)), select(==(Field(., type), Ready))), status)");
+        assert_eq!(
+            bare(&ready.parts[0]),
+            "Field(Pipe(Each(Field(Field(., status), conditions)), select(==(Field(., type), Ready))), status)"
+        );
         let range = parse("{range .items[*]}{.a}{\"\\n\"}{.b}{end}{.c}").unwrap();
         assert_eq!(range.parts.len(), 3);
-        assert!(!range.is_single && matches!(range.parts[1].kind, Kind::Pipe(..)) && matches!(range.parts[2].kind, Kind::Field(..)));
+        assert!(
+            !range.is_single
+                && matches!(range.parts[1].kind, Kind::Pipe(..))
+                && matches!(range.parts[2].kind, Kind::Field(..))
+        );
         assert!(!parse("{.a} {.b}").unwrap().is_single && !parse("x{.a}").unwrap().is_single);
         for text in ["", "{", ".a", "{..a}", "{.a[?(", "{.a[0,1]}", "{end}", "{.a[?(@.b=~\"c\")]}"] {
             assert_eq!(parse(text), None, "{text}");

@@ -30,8 +30,8 @@ fn line(name: &str) -> Option<&'static str> {
     while low < high {
         // The line that contains the middle.
         let middle = low.midpoint(high);
-        let begin = TABLE.as_bytes()[..middle].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        let end = TABLE.as_bytes()[begin..].iter().position(|b| *b == b'\n').map_or(TABLE.len(), |at| begin + at);
+        let begin = memchr::memrchr(b'\n', &TABLE.as_bytes()[..middle]).map_or(0, |at| at + 1);
+        let end = memchr::memchr(b'\n', &TABLE.as_bytes()[begin..]).map_or(TABLE.len(), |at| begin + at);
         let (found, rest) = TABLE.get(begin..end)?.split_once(": ").unwrap_or((&TABLE[begin..end], ""));
         match found.cmp(name) {
             std::cmp::Ordering::Equal => return Some(rest),
@@ -65,12 +65,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// Whether a field of this name exists anywhere.
 pub fn is_name(name: &str) -> bool {
-    let is_whole = |at: usize| {
-        TABLE[..at].ends_with(' ')
-            && matches!(TABLE.as_bytes().get(at + name.len()), Some(b'=' | b' ' | b'\n'))
-            && !name.contains(['=', ' ', '\n', ':'])
-    };
-    name.len() > 1 && TABLE.match_indices(name).any(|(at, _)| is_whole(at))
+    let bytes = TABLE.as_bytes();
+    let is_whole =
+        |at: usize| at > 0 && bytes[at - 1] == b' ' && matches!(bytes.get(at + name.len()), Some(b'=' | b' ' | b'\n'));
+    let is_plain = name.len() > 1 && !name.contains(['=', ' ', '\n', ':']);
+    is_plain && memchr::memmem::find_iter(bytes, name).any(is_whole)
 }
 
 impl Type {
@@ -115,7 +114,13 @@ impl Type {
 
     /// The type of a field of an object.
     pub fn field(self, name: &str) -> Option<Self> {
-        self.fields().find(|(known, _)| *known == name).map(|(_, kind)| kind)
+        let rest = if self.shape() == Shape::Object { line(self.0)? } else { return None };
+        memchr::memmem::find_iter(rest.as_bytes(), name).find_map(|at| {
+            let starts = at == 0 || rest.as_bytes()[at - 1] == b' ';
+            let kind = rest.get(at + name.len()..)?.strip_prefix('=').filter(|_| starts)?;
+            let end = memchr::memchr(b' ', kind.as_bytes()).unwrap_or(kind.len());
+            kind.get(..end).map(Self)
+        })
     }
 
     /// The type itself, or that of the items of a list.

@@ -172,30 +172,24 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
 const FILES: usize = 20;
 const LARGEST: usize = 64 << 10;
 
-/// The files beside a task that its setup names, and those in directories that it names: `seed.sql`, `manifests/`.
-pub(super) fn files(view: &TaskView<'_>) -> Vec<PathBuf> {
-    let mut named: BTreeMap<PathBuf, bool> = BTreeMap::new();
-    let mut add = |text: &str, dir: &Path| named.extend(mentions(text, dir, view.files));
-    view.task.setup.steps.iter().for_each(|step| {
-        step.walk(&mut |step| step.templates(&mut |template| add(&texts::written(template), &view.task.dir)));
-    });
-    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup) {
-        add(&script.content.text, script.dir.as_deref().unwrap_or(&view.task.dir));
-    }
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for (path, is_dir) in named {
-        match is_dir {
-            true => paths.extend(view.files.list(&path).iter().map(|name| path.join(name))),
-            false => paths.push(path),
-        }
-    }
-    paths
-}
-
-/// The texts of [`files`].
+/// The texts of the files beside a task that its setup names, such as `seed.sql` and `manifests/`.
 pub(super) fn data<'a>(view: &TaskView<'a>) -> &'a str {
     view.facts.data.get_or_init(|| {
-        let paths = files(view);
+        let mut named: BTreeMap<PathBuf, bool> = BTreeMap::new();
+        let mut add = |text: &str, dir: &Path| named.extend(mentions(text, dir, view.files));
+        view.task.setup.steps.iter().for_each(|step| {
+            step.walk(&mut |step| step.templates(&mut |template| add(&texts::written(template), &view.task.dir)));
+        });
+        for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup) {
+            add(&script.content.text, script.dir.as_deref().unwrap_or(&view.task.dir));
+        }
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for (path, is_dir) in named {
+            match is_dir {
+                true => paths.extend(view.files.list(&path).iter().map(|name| path.join(name))),
+                false => paths.push(path),
+            }
+        }
         let texts = paths.iter().take(FILES).filter_map(|path| String::from_utf8(view.files.read(path).ok()?).ok());
         texts.filter(|text| text.len() <= LARGEST).fold(String::new(), |all, text| all + &text + "\n")
     })

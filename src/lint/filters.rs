@@ -1,10 +1,6 @@
 //! Filters of jq and paths of kubectl: what they read, and what is wrong with them.
 
-use std::{
-    cell::OnceCell,
-    ops::Range,
-    rc::Rc,
-};
+use std::{cell::OnceCell, collections::BTreeSet, ops::Range, path::PathBuf, rc::Rc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
@@ -33,7 +29,7 @@ use crate::{
         value::{Piece, Value},
     },
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
-    source::Span,
+    source::{Span, resolve},
 };
 
 /// Reports fields that do not exist.
@@ -80,7 +76,8 @@ fn faults<'v>(view: &'v TaskView<'_>) -> &'v [Found] {
         let values = || Rc::new(values_of_setup(view));
         let world = World { tools: view.tools, keys: &keys, values: &values };
         let Some(tool) = view.tools.tool("kubectl") else { return Vec::new() };
-        let mut search = Search { view, tool, world: &world, outputs: FxHashMap::default(), likely: false, found: Vec::new() };
+        let mut search =
+            Search { view, tool, world: &world, outputs: FxHashMap::default(), likely: false, found: Vec::new() };
         for followed in &view.effects.scripts {
             search.script(followed);
         }
@@ -189,7 +186,9 @@ impl Search<'_, '_> {
         let Some(run) = runs.first() else { return };
         let input = self.json_of(run);
         for item in items {
-            let Some((path, text)) = item.get("path").and_then(|path| Some((path, path.as_literal()?))) else { continue };
+            let Some((path, text)) = item.get("path").and_then(|path| Some((path, path.as_literal()?))) else {
+                continue;
+            };
             let Some(kind) = self.path(text, &input, "nothing is selected", |_| path.span) else { continue };
             let values = [item.get("equals"), item.get("all").and_then(|all| all.get("equals"))];
             values.into_iter().flatten().for_each(|value| self.equal(text, &kind, value));
@@ -211,7 +210,9 @@ impl Search<'_, '_> {
         let operands: Vec<&String> = tools::operands("jq", &words).collect();
         let (text, files) = operands.split_first()?;
         let has = |letter: char, long: &str| {
-            words.iter().any(|word| word == long || !word.starts_with("--") && word.starts_with('-') && word.contains(letter))
+            words
+                .iter()
+                .any(|word| word == long || !word.starts_with("--") && word.starts_with('-') && word.contains(letter))
         };
         let is_file = files.iter().any(|file| *file != "-");
         let others = has('n', "--null-input") || has('R', "--raw-input") || words.iter().any(|word| word == "--stream");
@@ -245,12 +246,25 @@ impl Search<'_, '_> {
     }
 
     /// Reads a path without braces, and returns what it selects.
-    fn path(&mut self, text: &str, input: &Input, effect: &'static str, span: impl Fn(&Range<usize>) -> Span) -> Option<Type> {
+    fn path(
+        &mut self,
+        text: &str,
+        input: &Input,
+        effect: &'static str,
+        span: impl Fn(&Range<usize>) -> Span,
+    ) -> Option<Type> {
         let node = jsonpath::path(text, 0..text.len())?;
         Some(self.node(text, &node, input, effect, span))
     }
 
-    fn node(&mut self, text: &str, node: &Node, input: &Input, effect: &'static str, span: impl Fn(&Range<usize>) -> Span) -> Type {
+    fn node(
+        &mut self,
+        text: &str,
+        node: &Node,
+        input: &Input,
+        effect: &'static str,
+        span: impl Fn(&Range<usize>) -> Span,
+    ) -> Type {
         let mut reader = Reader::new(self.world, &input.subject, effect, Vec::new());
         let found = reader.read(text, node, &input.kind);
         self.add(reader.faults, span);
@@ -260,7 +274,9 @@ impl Search<'_, '_> {
     /// Reads the paths of `-o jsonpath=…`, `-o custom-columns=…` and `--for=jsonpath=…`.
     fn paths(&mut self, run: &Run<'_>) {
         const EFFECT: &str = "the output is empty";
-        let is_asked = |word: &Value| word.pieces().iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains("{.") || text.contains("{range") || text.contains("columns=")));
+        let is_asked = |word: &Value| {
+            word.pieces().iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains("{.") || text.contains("{range") || text.contains("columns=")))
+        };
         if !run.words.iter().any(is_asked) {
             return;
         }
@@ -276,7 +292,8 @@ impl Search<'_, '_> {
                 }
                 continue;
             }
-            let waits = word.starts_with("--for") || word.starts_with("jsonpath=") && run.words.iter().any(|word| word.literal() == Some("wait"));
+            let waits = word.starts_with("--for")
+                || word.starts_with("jsonpath=") && run.words.iter().any(|word| word.literal() == Some("wait"));
             let template = match (waits, word.split_once('{')) {
                 // `jsonpath={.status.phase}=Running`
                 (true, Some((_, rest))) => rest.rsplit_once('}').map(|(path, _)| format!("{{{path}}}")),
@@ -362,7 +379,9 @@ impl Search<'_, '_> {
             ("helm", ["status", ..]) => input(Type::Listed("helm", "release", String::new()), "a release"),
             ("helm", ["get", "values", ..]) => input(Type::Keys((self.world.values)()), "the values"),
             ("aws", ["sqs", "get-queue-attributes", ..]) => {
-                let is_whole = !words.iter().any(|word| word.starts_with("--query") || word.starts_with("--output"));
+                let spelt: Vec<&str> = words.iter().map(String::as_str).collect();
+                let is_whole = asked::value_of(&spelt, "--query", "--query").is_none()
+                    && asked::value_of(&spelt, "--output", "--output").is_none_or(|form| form == "json");
                 let texts = Type::Map(Rc::new(Type::Text(None)), "Attributes".to_owned());
                 let all = Type::Open(Rc::new(vec![("Attributes".to_owned(), texts)]));
                 if is_whole { input(all, "the output") } else { None }
@@ -378,11 +397,15 @@ impl Search<'_, '_> {
                     return None;
                 }
                 let item = self.resource(kind);
+                let is_slashed = word.contains('/');
+                if *verb == "get" && named.len() > if is_slashed { 1 } else { 2 } {
+                    return None;
+                }
                 if is_named || *verb == "wait" {
                     return Some(item);
                 }
                 // What is not known may be a name.
-                let is_list = named.len() == 1 && !word.contains('/') && !words.iter().any(String::is_empty);
+                let is_list = named.len() == 1 && !is_slashed && !words.iter().any(String::is_empty);
                 let list = || Input { kind: Type::Items(Rc::new(item.kind), word.to_owned()), subject: item.subject };
                 is_list.then(list)
             }
@@ -404,7 +427,10 @@ impl Search<'_, '_> {
                 None => self.single(first),
                 Some(run) if run.statement.name() == "jq" => {
                     let input = self.json_of(first);
-                    asked::operand(run).and_then(|text| jq::parse(&text)).filter(is_one).and_then(|_| self.jq(run, &input))
+                    asked::operand(run)
+                        .and_then(|text| jq::parse(&text))
+                        .filter(is_one)
+                        .and_then(|_| self.jq(run, &input))
                 }
                 Some(_) => None,
             };
@@ -481,27 +507,39 @@ fn within(run: &Run<'_>, text: &str, range: &Range<usize>) -> Span {
     }
 }
 
+/// The most directories in which a chart is searched for.
+const FILES: usize = 100;
+
 /// The values of charts that setup sets, and those in the files of charts beside the task.
 fn values_of_setup(view: &TaskView<'_>) -> Keys {
-    let first_of = |path: &str| path.split(['.', '[', '=']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
+    let first_of =
+        |path: &str| path.split(['.', '[', '=']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
     let setup = view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Setup);
     let mut given: Vec<String> = Vec::new();
-    for run in setup.flat_map(|followed| &followed.trace.runs).filter(|run| run.statement.tool() == "helm") {
-        let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
-        for (nth, word) in words.iter().enumerate() {
-            let option = ["--set", "--set-string"].iter().find_map(|option| word.strip_prefix(option));
-            let pairs = option.and_then(|rest| rest.strip_prefix('=').or_else(|| words.get(nth + 1).copied()));
-            given.extend(pairs.unwrap_or_default().split(',').filter(|pair| pair.contains('=')).map(first_of));
+    let mut files: BTreeSet<PathBuf> = BTreeSet::new();
+    for followed in setup {
+        let dir = followed.view.dir.as_deref().unwrap_or(&view.task.dir);
+        for run in &followed.trace.runs {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let local = words.iter().skip(1).filter(|word| !word.is_empty() && !word.starts_with(['-', '/']));
+            files.extend(local.map(|word| resolve(dir, word)));
+            for (nth, word) in words.iter().enumerate().filter(|_| run.statement.tool() == "helm") {
+                let option = ["--set", "--set-string"].iter().find_map(|option| word.strip_prefix(option));
+                let pairs = option.and_then(|rest| rest.strip_prefix('=').or_else(|| words.get(nth + 1).copied()));
+                given.extend(pairs.unwrap_or_default().split(',').filter(|pair| pair.contains('=')).map(first_of));
+            }
         }
     }
-    for path in facts::files(view).iter().filter(|path| path.file_name().is_some_and(|name| name == "values.yaml")) {
-        let text = view.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    // The directory of a chart.
+    for path in files.iter().take(FILES).map(|path| path.join("values.yaml")) {
+        let text = view.files.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
         let keys = text.lines().filter_map(|line| line.split_once(':')).map(|(key, _)| key);
         given.extend(keys.filter(|key| key.starts_with(|c: char| c.is_ascii_alphabetic())).map(str::to_owned));
     }
     // Those that verify reads are not meant by another name.
     let verify = &facts::elsewhere(view).verify;
-    let (read, given): (Vec<String>, Vec<String>) = given.into_iter().partition(|key| super::texts::has_word(verify, key));
+    let (read, given): (Vec<String>, Vec<String>) =
+        given.into_iter().partition(|key| verify.contains(&format!(".{key}")));
     let what = "the chart that setup uses".to_owned();
-    Keys { given, said: view.effects.prompt.shown() + " " + &read.join(" "), what, is_loose: true }
+    Keys { given, said: read.join(" "), what, is_loose: true }
 }

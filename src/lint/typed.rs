@@ -133,7 +133,9 @@ impl Type {
             Json::Bool(_) => Self::Boolean,
             Json::Number(_) => Self::Number,
             Json::String(_) => Self::Text(None),
-            Json::Array(items) => Self::List(Rc::new(items.iter().fold(Self::Never, |all, item| all.or(Self::of_json(item))))),
+            Json::Array(items) => {
+                Self::List(Rc::new(items.iter().fold(Self::Never, |all, item| all.or(Self::of_json(item)))))
+            }
             Json::Object(fields) => {
                 Self::Open(Rc::new(fields.iter().map(|(name, value)| (name.clone(), Self::of_json(value))).collect()))
             }
@@ -159,7 +161,13 @@ impl Type {
             Self::Boolean => "true or false",
             Self::Text(_) | Self::Literal(_) => "a string",
             Self::List(_) => "an array",
-            Self::Map(..) | Self::Table(..) | Self::Object(_) | Self::Open(_) | Self::Listed(..) | Self::Keys(..) | Self::Items(..) => "an object",
+            Self::Map(..)
+            | Self::Table(..)
+            | Self::Object(_)
+            | Self::Open(_)
+            | Self::Listed(..)
+            | Self::Keys(..)
+            | Self::Items(..) => "an object",
             Self::Unknown | Self::Never | Self::Null | Self::Either => return None,
         })
     }
@@ -167,7 +175,9 @@ impl Type {
     /// Whether two values are never equal because of their types.
     fn differs(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Either, other) | (other, Self::Either) => matches!(other.word(), Some("an array" | "an object" | "true or false")),
+            (Self::Either, other) | (other, Self::Either) => {
+                matches!(other.word(), Some("an array" | "an object" | "true or false"))
+            }
             (Self::List(a), Self::List(b)) => a.differs(b),
             _ => matches!((self.word(), other.word()), (Some(a), Some(b)) if a != b),
         }
@@ -187,7 +197,12 @@ impl Type {
 
     /// Why a value of this type never equals another.
     pub(super) fn unequal(&self, other: &Self, shown: &str, written: &str) -> Option<(About, String, String)> {
-        self.unlike(other, shown, "never equal to", written)
+        // A name of a port has a letter, and a percentage has its sign.
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        match (self, other) {
+            (Self::Either, Self::Literal(text)) if is_number(text) => Self::Number.unequal(other, shown, written),
+            _ => self.unlike(other, shown, "never equal to", written),
+        }
     }
 
     fn unlike(&self, other: &Self, shown: &str, result: &str, written: &str) -> Option<(About, String, String)> {
@@ -195,18 +210,20 @@ impl Type {
             let (value, values) = self.never(other)?;
             return Some((About::Value, format!("`{shown}` is never `{value}`"), meant(&value, values)));
         }
-        let word = self.word().unwrap_or("a number or a string");
+        let word = self.word().unwrap_or("a number or a word");
         let message = format!("`{shown}` is {word}, which is {result} `{written}`");
         let help = match (self, other) {
             (Self::List(a), Self::List(b)) => match (a.word(), b.word()) {
                 (Some(a), Some(b)) => format!("compare with a list of the same items: each is {a}, not {b}"),
                 _ => "compare items of the same type".to_owned(),
             },
-            (Self::List(_), _) => "compare with an array, `== [70]`, or take an item or the length of the array".to_owned(),
+            (Self::List(_), _) => {
+                "compare with an array, `== [70]`, or take an item or the length of the array".to_owned()
+            }
             (Self::Map(..) | Self::Table(..) | Self::Object(_), _) => {
                 "compare with an object, `== {\"app\": \"web\"}`, or compare one of its fields".to_owned()
             }
-            (Self::Number | Self::Boolean, Self::Literal(_)) => "remove the quotes".to_owned(),
+            (Self::Number | Self::Boolean | Self::Either, Self::Literal(_)) => "remove the quotes".to_owned(),
             (Self::Text(_), Self::Number | Self::Boolean) => "put it in quotes".to_owned(),
             _ => other.word().map_or_else(String::new, |word| format!("the other side is {word}")),
         };
@@ -275,7 +292,12 @@ fn is_near(key: &str, known: &str) -> bool {
 
 impl<'w> Reader<'w> {
     /// `subject` is what the first value is: `a deployment`. `effect` says what comes of a field that is missing.
-    pub(super) fn new(world: &'w World<'w>, subject: &str, effect: &'static str, variables: Vec<(String, Type)>) -> Self {
+    pub(super) fn new(
+        world: &'w World<'w>,
+        subject: &str,
+        effect: &'static str,
+        variables: Vec<(String, Type)>,
+    ) -> Self {
         Self { world, subject: subject.to_owned(), effect, variables, faults: Vec::new(), tolerant: 0 }
     }
 
@@ -317,17 +339,29 @@ impl<'w> Reader<'w> {
             Kind::Comma(left, right) => self.read(text, left, input).or(self.read(text, right, input)),
             Kind::Alternative(left, right) => {
                 let before = self.faults.len();
-                let left = self.read(text, left, input);
-                // The other path is for resources of another form.
-                let is_path = !matches!(right.kind, Kind::Text(_) | Kind::Number(_) | Kind::Call(..) | Kind::Array(None))
-                    && !matches!(&right.kind, Kind::Object(fields) if fields.is_empty());
-                if is_path {
+                let first = self.read(text, left, input);
+                let middle = self.faults.len();
+                let second = self.read(text, right, input);
+                let is_constant =
+                    matches!(right.kind, Kind::Text(_) | Kind::Number(_) | Kind::Call(..) | Kind::Array(None))
+                        || matches!(&right.kind, Kind::Object(fields) if fields.is_empty());
+                // Each path is for resources of another form.
+                if !is_constant && (before == middle || middle == self.faults.len()) {
                     self.faults.truncate(before);
                 }
-                left.or(self.read(text, right, input))
+                first.or(second)
             }
             Kind::Binary(sign, left, right) => {
-                let both = (self.read(text, left, input), self.read(text, right, input));
+                let before = self.faults.len();
+                let first = self.read(text, left, input);
+                let middle = self.faults.len();
+                let both = (first, self.read(text, right, input));
+                // `.port == 80 or .port == "80"`
+                let is_either =
+                    *sign == "or" && compared(text, left) == compared(text, right) && compared(text, left).is_some();
+                if is_either && (before == middle || middle == self.faults.len()) {
+                    self.faults.truncate(before);
+                }
                 self.binary(text, sign, (left, &both.0), (right, &both.1), node)
             }
             Kind::Assign(..) | Kind::Descendants => Type::Unknown,
@@ -402,7 +436,8 @@ impl<'w> Reader<'w> {
             }
             Type::Table(kind, path) => self.of_table(*kind, path, name, node),
             Type::Listed(program, kind, path) => {
-                let under = |path: &str| self.world.tools.tool(program).map(|tool| tool.under(kind, path)).unwrap_or_default();
+                let under =
+                    |path: &str| self.world.tools.tool(program).map(|tool| tool.under(kind, path)).unwrap_or_default();
                 let (known, inner) = (under(path), join(path, name));
                 let is_object = !under(&inner).is_empty();
                 let known = if path.is_empty() { under("top") } else { known };
@@ -416,8 +451,10 @@ impl<'w> Reader<'w> {
                 "apiVersion" | "kind" => Type::Text(None),
                 "metadata" => Type::Table(types::Type::LIST, name.to_owned()),
                 _ => {
-                    let message =
-                        format!("without a name, this is a list of {word}, which has no field `.{name}`: {}", self.effect);
+                    let message = format!(
+                        "without a name, this is a list of {word}, which has no field `.{name}`: {}",
+                        self.effect
+                    );
                     let help = format!("name the resource, or select an item: `.items[0].{name}`");
                     self.fault(About::Field, &node.range, message, help);
                     Type::Unknown
@@ -492,7 +529,11 @@ impl<'w> Reader<'w> {
             None => {
                 let what = if outer.is_empty() { "this".to_owned() } else { format!("`{}`", shortened(outer)) };
                 let message = format!("{what} is {word}, which has no field `{name}`: {}", self.effect);
-                let help = if *of == Type::Text(None) { "parse it with `fromjson`, if it is JSON" } else { "remove the rest of the path" };
+                let help = if *of == Type::Text(None) {
+                    "parse it with `fromjson`, if it is JSON"
+                } else {
+                    "remove the rest of the path"
+                };
                 self.fault(About::Field, &node.range, message, help.to_owned());
             }
         }
@@ -500,7 +541,10 @@ impl<'w> Reader<'w> {
 
     /// `.spec.hard["request.cpu"]`
     fn quota(&mut self, path: &str, name: &str, node: &Node) {
-        if !matches!(path, "spec.hard" | "status.hard" | "status.used") || !name.contains('.') || types::quota().any(|key| key == name) {
+        if !matches!(path, "spec.hard" | "status.hard" | "status.used")
+            || !name.contains('.')
+            || types::quota().any(|key| key == name)
+        {
             return;
         }
         if let Some(near) = types::quota().find(|known| strsim::osa_distance(name, known) <= 2) {
@@ -530,7 +574,8 @@ impl<'w> Reader<'w> {
     fn missing(&mut self, path: &str, name: &str, known: &[&str], kind: Option<types::Type>, node: &Node) {
         let field = join(path, name);
         let message = format!("{} has no field `{field}`: {}", self.subject, self.effect);
-        let deeper = || kind.and_then(|kind| below(kind, name)).map(|found| format!("it is in `{}`", join(path, &found)));
+        let deeper =
+            || kind.and_then(|kind| below(kind, name)).map(|found| format!("it is in `{}`", join(path, &found)));
         let help = near(name, known).or_else(deeper).unwrap_or_else(|| match path {
             "" => format!("its fields are {}", known.join(", ")),
             _ => format!("the fields of `{path}` are {}", known.join(", ")),
@@ -572,7 +617,8 @@ impl<'w> Reader<'w> {
     /// Reports a comparison that never, or always, holds.
     fn compare(&mut self, text: &str, sign: &str, left: (&Node, &Type), right: (&Node, &Type), node: &Node) {
         let written = |node: &Node| shortened(text.get(node.range.clone()).unwrap_or_default().trim());
-        let is_constant = |kind: &Kind| matches!(kind, Kind::Text(_) | Kind::Number(_) | Kind::Call(..) | Kind::Array(None));
+        let is_constant =
+            |kind: &Kind| matches!(kind, Kind::Text(_) | Kind::Number(_) | Kind::Call(..) | Kind::Array(None));
         // The constant comes last in messages.
         let (left, right) = if is_constant(&left.0.kind) { (right, left) } else { (left, right) };
         let result = match sign {
@@ -581,10 +627,10 @@ impl<'w> Reader<'w> {
             _ => "compared by type, not by value, with",
         };
         let (shown, other) = (written(left.0), written(right.0));
-        if let Some((about, message, help)) = left.1.unlike(right.1, &shown, result, &other) {
-            if about == About::Types || matches!(sign, "==" | "!=") {
-                self.fault(about, &node.range, message, help);
-            }
+        if let Some((about, message, help)) = left.1.unlike(right.1, &shown, result, &other)
+            && (about == About::Types || matches!(sign, "==" | "!="))
+        {
+            self.fault(about, &node.range, message, help);
         }
     }
 
@@ -601,7 +647,9 @@ impl<'w> Reader<'w> {
                 self.read(text, condition, input);
                 input.clone()
             }
-            ("recurse" | "walk" | "path" | "paths" | "del" | "to_number" | "env" | "input" | "inputs", _) => Type::Unknown,
+            ("recurse" | "walk" | "path" | "paths" | "del" | "to_number" | "env" | "input" | "inputs", _) => {
+                Type::Unknown
+            }
             ("map", [each]) => {
                 let item = self.each(text, input, node);
                 Type::List(Rc::new(self.read(text, each, &item)))
@@ -628,9 +676,11 @@ impl<'w> Reader<'w> {
                 if name == "group_by" { Type::List(Rc::new(input.clone())) } else { self.as_list(input) }
             }
             ("sort" | "unique" | "reverse", []) => self.as_list(input),
-            ("values" | "nulls" | "strings" | "numbers" | "booleans" | "objects" | "arrays" | "scalars" | "iterables" | "debug", []) => {
-                input.clone()
-            }
+            (
+                "values" | "nulls" | "strings" | "numbers" | "booleans" | "objects" | "arrays" | "scalars"
+                | "iterables" | "debug",
+                [],
+            ) => input.clone(),
             ("length" | "utf8bytelength", []) => {
                 if *input == Type::Boolean && self.tolerant == 0 {
                     let message = "`length` of true or false is an error: jq fails".to_owned();
@@ -638,8 +688,14 @@ impl<'w> Reader<'w> {
                 }
                 Type::Number
             }
-            ("tonumber" | "floor" | "round" | "ceil" | "fabs" | "abs" | "now" | "fromdate" | "fromdateiso8601" | "mktime", []) => Type::Number,
-            ("tostring" | "tojson" | "ascii_downcase" | "ascii_upcase" | "ascii" | "todate", []) | ("join" | "ltrimstr" | "rtrimstr", [_]) | ("sub" | "gsub", _) => {
+            (
+                "tonumber" | "floor" | "round" | "ceil" | "fabs" | "abs" | "now" | "fromdate" | "fromdateiso8601"
+                | "mktime",
+                [],
+            ) => Type::Number,
+            ("tostring" | "tojson" | "ascii_downcase" | "ascii_upcase" | "ascii" | "todate", [])
+            | ("join" | "ltrimstr" | "rtrimstr", [_])
+            | ("sub" | "gsub", _) => {
                 if matches!(name, "sub" | "gsub" | "ascii_downcase" | "ascii_upcase") {
                     self.needs_text(name, input, node);
                 }
@@ -726,7 +782,9 @@ impl<'w> Reader<'w> {
             && let (Some(a), Some(b)) = (input.word(), other.word())
         {
             let help = match (input, other) {
-                (Type::List(_), Type::Text(_) | Type::Literal(_)) => "search for an item: `index(\"…\")`, or `contains([\"…\"])`".to_owned(),
+                (Type::List(_), Type::Text(_) | Type::Literal(_)) => {
+                    "search for an item: `index(\"…\")`, or `contains([\"…\"])`".to_owned()
+                }
                 _ => "compare values of the same type".to_owned(),
             };
             self.fault(About::Types, &node.range, format!("`{name}` of {a} and {b} is an error: jq fails"), help);
@@ -736,6 +794,15 @@ impl<'w> Reader<'w> {
                 self.unprinted("an item", &value, values, node);
             }
         }
+    }
+}
+
+/// What a comparison, or the last of several, compares.
+fn compared<'t>(text: &'t str, node: &Node) -> Option<&'t str> {
+    match &node.kind {
+        Kind::Binary("or", _, last) => compared(text, last),
+        Kind::Binary("==", left, _) => text.get(left.range.clone()).map(str::trim),
+        _ => None,
     }
 }
 
