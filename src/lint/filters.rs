@@ -104,8 +104,8 @@ struct Search<'s, 'a> {
     view: &'s TaskView<'a>,
     tool: &'s Tool,
     world: &'s World<'s>,
-    /// What a script writes to files.
-    outputs: FxHashMap<Value, Input>,
+    /// What a script writes to files, each with the address of its command: commands are in the order of the script.
+    outputs: FxHashMap<Value, Vec<(usize, Input)>>,
     likely: bool,
     found: Vec<Found>,
 }
@@ -139,9 +139,8 @@ impl Search<'_, '_> {
             self.outputs.clear();
             for run in &followed.trace.runs {
                 if let Some(file) = &run.output {
-                    let (input, known) = (self.json_of(run), self.outputs.get(file));
-                    let input = if known.is_none_or(|known| *known == input) { input } else { Input::unknown() };
-                    self.outputs.insert(file.clone(), input);
+                    let input = if run.maybe { Input::unknown() } else { self.json_of(run) };
+                    self.outputs.entry(file.clone()).or_default().push((std::ptr::from_ref(run).addr(), input));
                 }
             }
             for runs in asked::pipes(followed) {
@@ -235,8 +234,9 @@ impl Search<'_, '_> {
     /// A file that the script itself, or setup, writes.
     fn file(&mut self, run: &Run<'_>, path: &str) -> Input {
         let own = run.words.last().and_then(|word| self.outputs.get(word));
-        if let Some(own) = own {
-            return own.clone();
+        let address = std::ptr::from_ref(run).addr();
+        if let Some((_, input)) = own.and_then(|all| all.iter().rev().find(|(at, _)| *at < address)) {
+            return input.clone();
         }
         let files = answers::written(self.view);
         let known = files.iter().find(|(known, _)| known == path);
