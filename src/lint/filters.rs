@@ -152,7 +152,9 @@ impl Search<'_, '_> {
                 for run in others {
                     if is_jq(run) {
                         read.insert(std::ptr::from_ref(*run));
-                        input.kind = self.jq(run, &input).unwrap_or(Type::Unknown);
+                        // With `-r`, a text is printed as it is, and may be JSON.
+                        let printed = self.jq(run, &input).filter(|kind| !kind.is_text());
+                        input.kind = printed.unwrap_or(Type::Unknown);
                     } else if !matches!(run.statement.name(), "cat" | "tee") {
                         input.kind = Type::Unknown;
                     }
@@ -351,8 +353,8 @@ impl Search<'_, '_> {
         }
         let kind = match self.single(run) {
             // A text is printed without quotes.
-            Some(Type::Text(_) | Type::Literal(_)) | None => Type::Unknown,
-            Some(kind) => kind,
+            Some(kind) if !kind.is_text() => kind,
+            _ => Type::Unknown,
         };
         Input { kind, subject: self.printed(run).subject }
     }

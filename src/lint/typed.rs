@@ -154,6 +154,10 @@ impl Type {
         }
     }
 
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Literal(_))
+    }
+
     /// The word for its type, with an article.
     fn word(&self) -> Option<&'static str> {
         Some(match self {
