@@ -5,12 +5,15 @@ pub mod fields;
 pub mod flow;
 pub mod gotext;
 pub mod inline;
+pub mod jq;
+pub mod jsonpath;
 mod plain;
 pub mod program;
 pub mod prompt;
 mod stand_in;
 pub mod syntax;
 pub mod tools;
+pub mod types;
 pub mod unroll;
 
 use std::{borrow::Cow, cell::RefCell, ops::Range};

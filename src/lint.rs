@@ -31,6 +31,7 @@ mod commands;
 mod comparison;
 mod config;
 mod constant;
+mod containers;
 mod contradiction;
 mod coordinates;
 mod downloads;
@@ -45,6 +46,7 @@ mod executable;
 mod exit_status;
 mod expectations;
 mod facts;
+mod filters;
 mod flow;
 mod foreign;
 mod idle_step;
@@ -67,7 +69,6 @@ mod models;
 mod named;
 mod near_name;
 mod no_effect;
-mod no_field;
 mod no_verdict;
 mod nowhere;
 mod odd_word;
@@ -111,6 +112,7 @@ mod syntax;
 mod tallies;
 mod texts;
 mod turned;
+mod typed;
 mod unfilled;
 mod unlocked;
 mod unset;
@@ -252,6 +254,7 @@ fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
     tallies::sorted(view, out);
     commands::counts(view, out);
     derived::namespaces(view, out);
+    filters::values(view, out);
     // `phase=$(kubectl get … || echo deleted)`: the script itself prints this value.
     let is_fallback = |value: &str| {
         let of_verify = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
@@ -268,6 +271,7 @@ fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     comparison::check(view, out);
     answers::compares(view, out);
+    filters::comparisons(view, out);
     turned::check(view, out);
     ranges::with_none(view, out);
     choices::either(view, out);
@@ -275,8 +279,15 @@ fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// A misspelt word, or a field that does not exist.
 fn is_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
+    filters::fields(view, out);
     misspelt::check(view, out);
-    no_field::check(view, out);
+    containers::check(view, out);
+}
+
+/// A key with dots that a path splits.
+fn dotted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
+    values::keys(view, out);
+    filters::keys(view, out);
 }
 
 /// A check whose exit status decides nothing.
@@ -666,7 +677,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(is_misspelt) },
     Lint { rule: &manifest::INVALID_MANIFEST, found: Found::InTask(manifest::check) },
     Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(never_printed) },
-    Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
+    Lint { rule: &values::DOTTED_KEY, found: Found::InTask(dotted_keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(looks_elsewhere) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(series::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cleanup::ignore_not_found) },

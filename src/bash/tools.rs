@@ -11,6 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::types;
+
 /// What gevals knows about a program, in terms of its command line.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -209,21 +211,6 @@ const TABLES: &[&str] = tables![
     "ssh"
 ];
 
-/// The fields of kubectl's resources, by group of names, or by the kind and the field that contains them. They are two thirds of the
-/// facts about kubectl, and only lookups of fields read them.
-static FIELDS: LazyLock<FxHashMap<&'static str, Vec<&'static str>>> = LazyLock::new(|| {
-    let mut all: FxHashMap<&str, Vec<&str>> = FxHashMap::default();
-    let mut group = "";
-    for line in include_str!("tools/kubectl.fields").lines().filter(|line| !line.starts_with('#')) {
-        let names = line.split_once(':').map_or(line, |(head, names)| {
-            group = head;
-            names
-        });
-        all.entry(group).or_default().extend(names.split_ascii_whitespace());
-    }
-    all
-});
-
 /// The index of a program's table, by every name of the program. The names are the first list in a table.
 static BY_NAME: LazyLock<FxHashMap<&'static str, usize>> = LazyLock::new(|| {
     let names = |text: &'static str| {
@@ -256,41 +243,16 @@ impl Tool {
         self
     }
 
-    /// Fields that are known in addition to those in its own table.
-    fn more_fields(&self) -> Option<&'static FxHashMap<&'static str, Vec<&'static str>>> {
-        self.names.iter().any(|name| name == "kubectl").then(|| &*FIELDS)
-    }
-
-    /// The names in a group of its fields: `names`, `quota`.
-    pub fn fields(&self, group: &str) -> impl Iterator<Item = &str> {
-        let own = self.fields.get(group).into_iter().flatten().map(String::as_str);
-        let more = self.more_fields().and_then(|all| all.get(group));
-        own.chain(more.into_iter().flatten().copied())
-    }
-
-    /// Whether a field of this name exists anywhere.
+    /// Whether it has a field of this name.
     pub fn is_field(&self, name: &str) -> bool {
         self.fields.values().flatten().any(|known| known == name)
-            || ["names", "quota"].iter().any(|group| self.fields(group).any(|known| known == name))
+            || self.names.iter().any(|own| own == "kubectl") && types::is_name(name)
     }
 
-    /// The fields allowed directly under a field of a kind; empty if they are not known.
+    /// The fields allowed directly under a field of a kind; empty if they are not in the tables of programs.
     pub fn under(&self, kind: &str, field: &str) -> Vec<&str> {
         let own = self.places.get(kind).and_then(|fields| fields.get(field));
-        let more = self.more_fields().and_then(|all| all.get(format!("{kind} {field}").as_str()));
-        let own = own.into_iter().flatten().map(String::as_str);
-        own.chain(more.into_iter().flatten().copied()).collect()
-    }
-
-    /// Whether a field is allowed directly under a field of a kind; `None` if these are not known.
-    pub fn is_under(&self, kind: &str, field: &str, name: &str) -> Option<bool> {
-        let own = self.places.get(kind).and_then(|fields| fields.get(field)).filter(|own| !own.is_empty());
-        let more = self.more_fields().and_then(|all| all.get(format!("{kind} {field}").as_str()));
-        let more = more.filter(|more| !more.is_empty());
-        (own.is_some() || more.is_some()).then(|| {
-            own.into_iter().flatten().any(|known| known == name)
-                || more.into_iter().flatten().any(|known| *known == name)
-        })
+        own.into_iter().flatten().map(String::as_str).collect()
     }
 
     /// Adds a project's facts about a program: its commands come first, and its system takes precedence.

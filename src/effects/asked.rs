@@ -141,15 +141,26 @@ impl Demand {
 impl<'a> Model<'a> {
     /// What a command reads, if it is one resource or one kind of resources.
     pub fn read_by(&self, run: &Run<'_>) -> Option<&Act> {
+        // In a loop, or in a function that is called again, the same resource may be read repeatedly.
+        let mut acts = self.reads(run);
+        let first = acts.next()?;
+        acts.all(|act| act.thing == first.thing).then_some(first)
+    }
+
+    /// The kind of what a command reads, and whether it is named, if both are always the same.
+    pub fn kind_read_by(&self, run: &Run<'_>) -> Option<(&str, bool)> {
+        let mut all = self.reads(run).map(|act| (act.thing.kind.as_str(), act.thing.name.is_some()));
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
+    }
+
+    fn reads(&self, run: &Run<'_>) -> impl Iterator<Item = &Act> {
         let start = run.content.span(run.statement.range.clone());
-        let mut acts = self.acts.iter().filter(|act| {
+        self.acts.iter().filter(move |act| {
             matches!(act.verb, Verb::Reads | Verb::Awaits)
                 && act.span.file == start.file
                 && act.span.start == start.start
-        });
-        // In a loop, or in a function that is called again, the same resource may be read repeatedly.
-        let first = acts.next()?;
-        acts.all(|act| act.thing == first.thing).then_some(first)
+        })
     }
 }
 
@@ -239,21 +250,33 @@ pub fn is_discarded(content: &Content, statement: &Statement) -> bool {
     behind.contains("/dev/null") && behind.contains('>')
 }
 
+/// The pipelines of a script: commands that each get the output of the one before.
+pub fn pipes<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = Vec<&'m Run<'m>>> {
+    piped(followed).chain(fed(followed))
+}
+
+fn piped<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = Vec<&'m Run<'m>>> {
+    let trace = &followed.trace;
+    (0..trace.chains.len()).filter_map(|chain| whole(trace, chain, 8))
+}
+
+/// The commands whose input is the output of others, such as `jq … <<< "$x"`, each after those.
+fn fed<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = Vec<&'m Run<'m>>> {
+    let trace = &followed.trace;
+    trace.runs.iter().filter_map(|run| {
+        let mut runs = whole(trace, run.input.as_ref()?.printed()?, 8)?;
+        runs.push(run);
+        Some(runs)
+    })
+}
+
 /// The jq filters that get the unchanged output of another command: that command, the jq run, and the filter.
 pub fn filtered_by<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m>, &'m Run<'m>, String)> {
-    let trace = &followed.trace;
-    let piped = (0..trace.chains.len()).filter_map(|chain| match whole(trace, chain, 8)?.as_slice() {
-        [first, second, ..] => Some((*first, *second)),
+    let all = piped(followed).chain(fed(followed).filter(|runs| runs.len() == 2));
+    all.filter_map(|runs| match runs.as_slice() {
+        [first, run, ..] if run.statement.name() == "jq" => operand(run).map(|filter| (*first, *run, filter)),
         _ => None,
-    });
-    let fed = trace.runs.iter().filter_map(|run| match whole(trace, run.input.as_ref()?.printed()?, 8)?.as_slice() {
-        [first] => Some((*first, run)),
-        _ => None,
-    });
-    let by_jq = |(first, run): (&'m Run<'m>, &'m Run<'m>)| {
-        (run.statement.name() == "jq").then(|| operand(run)).flatten().map(|filter| (first, run, filter))
-    };
-    piped.chain(fed).filter_map(by_jq)
+    })
 }
 
 /// Whether a command prints a whole resource.

@@ -84,7 +84,6 @@ pub fn compares(view: &TaskView<'_>, out: &mut Diagnostics) {
         encoded(view, followed, &mut likely);
         both_differ(view, &followed.view.content, &mut likely);
     }
-    of_file(view, &mut likely);
     let mut told: Vec<Span> = out.iter().map(|known| known.span).collect();
     let all = certain.into_iter().map(|fault| (fault, None));
     for ((span, message, help), strength) in all.chain(likely.into_iter().map(|f| (f, Some(Strength::Warning)))) {
@@ -944,49 +943,8 @@ fn out_of_range(schedule: &str) -> Option<String> {
     })
 }
 
-static COMPARED: Ascii =
-    ascii(r#"^\s*(\.[A-Za-z_][\w.]*)\s*[!=]=\s*(\\?"[^"\\]*\\?"|true|false|-?\d+(?:\.\d+)?)(?:\W|$)"#);
-
-/// `.server.port == "8443"`, if setup writes a number to this file.
-fn of_file(view: &TaskView<'_>, found: &mut Vec<Fault>) {
-    let asks = |run: &&Run<'_>| run.statement.name() == "jq" && run.words.len() > 2;
-    if !verify(view).flat_map(|followed| &followed.trace.runs).any(|run| asks(&run)) {
-        return;
-    }
-    let files = written(view);
-    for run in verify(view).flat_map(|followed| &followed.trace.runs).filter(asks) {
-        let spelt: Vec<&str> = run.words.iter().skip(1).map(|word| word.literal().unwrap_or("\u{1a}")).collect();
-        let operands: Vec<&str> = tools::operands("jq", &spelt).copied().collect();
-        let [filter, file] = operands.as_slice() else { continue };
-        let Some((_, json)) = files.iter().find(|(path, _)| path == file) else { continue };
-        for part in filter.split(" and ") {
-            let Some(compared) = COMPARED.captures(part) else { continue };
-            let (Some(path), Some(value)) = (compared.get(1), compared.get(2)) else { continue };
-            let Some(known) = json.pointer(&path.as_str().replace('.', "/")) else { continue };
-            let text = value.as_str().trim_matches(['"', '\\']);
-            let is_text = value.as_str().contains('"');
-            let number = text.parse::<f64>().is_ok();
-            let what = match known {
-                serde_json::Value::Number(_) if is_text && number => "a number",
-                serde_json::Value::Bool(_) if is_text && matches!(text, "true" | "false") => "true or false",
-                serde_json::Value::String(_) if !is_text => "a string",
-                _ => continue,
-            };
-            found.push((
-                place(run, part.trim()),
-                format!(
-                    "in the file that setup writes, `{}` is {what}, which never equals {}",
-                    path.as_str(),
-                    value.as_str()
-                ),
-                "jq compares the types as well".to_owned(),
-            ));
-        }
-    }
-}
-
 /// The JSON files that setup writes, with their paths.
-fn written(view: &TaskView<'_>) -> Vec<(String, serde_json::Value)> {
+pub(super) fn written(view: &TaskView<'_>) -> Vec<(String, serde_json::Value)> {
     let mut found = Vec::new();
     let setup = view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Setup);
     for run in setup.flat_map(|followed| &followed.trace.runs) {

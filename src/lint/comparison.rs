@@ -36,11 +36,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     headers(view, out);
     lines_of_json(view, out);
     partial(view, out);
-    let mut objects = Vec::new();
-    jq_types::objects(view, &mut objects);
-    for (span, message, help) in objects {
-        out.push(Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help));
-    }
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
         let mut found = Vec::new();
@@ -58,7 +53,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             searches(content, followed, &mut found);
             bytes(content, &mut found);
             embedded::patterns(content, &mut found);
-            jq_types::lists(content, &mut found);
             if super::texts::sees_answer(script.step) {
                 digits(content, &mut found);
             }

@@ -9,7 +9,7 @@ use std::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
 
-use super::{TaskView, texts};
+use super::{TaskView, texts, typed::Found};
 use crate::{
     ascii::{Ascii, ascii},
     bash::{
@@ -40,6 +40,7 @@ pub struct Facts<'a> {
     declared: OnceCell<FxHashSet<String>>,
     scripts: OnceCell<Places>,
     followed: OnceCell<Places>,
+    filters: OnceCell<Vec<Found>>,
 }
 
 /// Indices in a list, by the address of the item's subject: a task may have thousands of steps.
@@ -58,6 +59,11 @@ impl<'a> Facts<'a> {
     /// The questions that verify asks, computed by `find` on first use.
     pub(super) fn questions(&self, find: impl FnOnce() -> Vec<Question<'a>>) -> &[Question<'a>] {
         self.questions.get_or_init(find)
+    }
+
+    /// The faults of filters, computed by `find` on first use.
+    pub(super) fn filters(&self, find: impl FnOnce() -> Vec<Found>) -> &[Found] {
+        self.filters.get_or_init(find)
     }
 
     pub(super) fn script_of<'s>(&self, scripts: &'s [ScriptView<'s>], step: &Step<Def>) -> Option<&'s ScriptView<'s>> {

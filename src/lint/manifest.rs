@@ -2,9 +2,12 @@
 
 use std::{ops::Range, path::PathBuf};
 
-use super::{TaskView, misspelt};
+use super::TaskView;
 use crate::{
-    bash::tools::{self, Tool},
+    bash::{
+        tools::{self, Tool},
+        types::{self, Shape, Type},
+    },
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     effects::{
         asked,
@@ -236,50 +239,23 @@ struct Manifest<'t, 'f> {
     is_alone: bool,
 }
 
-/// Fields that contain an integer, never a string.
-const NUMBERS: [&str; 13] = [
-    "replicas",
-    "minReplicas",
-    "maxReplicas",
-    "containerPort",
-    "hostPort",
-    "nodePort",
-    "parallelism",
-    "completions",
-    "backoffLimit",
-    "activeDeadlineSeconds",
-    "initialDelaySeconds",
-    "periodSeconds",
-    "terminationGracePeriodSeconds",
-];
-
-/// Fields whose values are strings, each under a key that the author chooses.
-const STRINGS: [&str; 6] = ["labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"];
-
 impl Manifest<'_, '_> {
     fn read(&mut self, root: Node<'_>) {
         let Some(kind) = root.get("kind").and_then(Node::as_str) else { return };
         let lower = kind.to_lowercase();
         let kind = self.tool.kind(kind).map_or(lower.as_str(), |(kind, _)| kind);
         let version = root.get("apiVersion").and_then(Node::as_str).unwrap_or_default();
+        let Some((known, of)) = types::version(kind).zip(types::of_kind(kind)) else { return };
         // Other groups have kinds of the same name.
-        if !self
-            .tool
-            .under(kind, "version")
-            .iter()
-            .any(|known| *known == version || known.strip_suffix('*').is_some_and(|group| version.starts_with(group)))
-        {
+        if version != known && !known.strip_suffix('*').is_some_and(|group| version.starts_with(group)) {
             return;
         }
         self.named(kind, root);
         for entry in root.entries() {
-            if self.tool.is_under(kind, "top", entry.name) == Some(false) {
-                if !self.is_alone || !is_known(entry.name) {
-                    continue;
-                }
-                self.unknown(kind, "", entry.name, entry.key.span().range(), &self.tool.under(kind, "top"));
-            } else {
-                self.fields(kind, (kind, entry.name), entry.name, entry.value);
+            match of.field(entry.name) {
+                Some(inner) => self.field(kind, inner, entry.name, entry.value),
+                None if self.is_alone && is_known(entry.name) => self.unknown(kind, of, "", entry.name, entry.key),
+                None => {}
             }
         }
         self.containers(kind, root);
@@ -287,55 +263,59 @@ impl Manifest<'_, '_> {
         self.restarts(kind, root);
     }
 
-    /// Reads what is under a field. `shown` is its path, and `place` is where the table of the program has its fields.
-    fn fields(&mut self, kind: &str, place: (&str, &str), shown: &str, node: Node<'_>) {
-        for item in node.items() {
-            self.fields(kind, place, shown, item);
-        }
-        let name = shown.rsplit('.').next().unwrap_or(shown);
-        let texts = STRINGS.contains(&name) && (shown == name || !matches!(name, "data"))
-            || name == "selector" && kind == "service" && shown == "spec.selector";
-        for entry in node.entries().filter(|entry| is_known(entry.name)) {
-            let (key, value) = (entry.name, entry.value);
-            let path = format!("{shown}.{key}");
-            if texts || key == "value" && name == "env" {
-                self.text(&path, value);
-                continue;
+    /// Reads the value of a field. `shown` is its path.
+    fn field(&mut self, kind: &str, of: Type, shown: &str, node: Node<'_>) {
+        match of.shape() {
+            Shape::List(item) => node.items().for_each(|node| self.field(kind, item, shown, node)),
+            Shape::Map(value) => {
+                for entry in node.entries().filter(|entry| is_known(entry.name)) {
+                    self.field(kind, value, &format!("{shown}.{}", entry.name), entry.value);
+                }
             }
-            if self.tool.is_under(place.0, place.1, key) == Some(false) {
-                self.unknown(kind, shown, key, entry.key.span().range(), &self.tool.under(place.0, place.1));
-                continue;
+            Shape::Object => {
+                for entry in node.entries().filter(|entry| is_known(entry.name)) {
+                    match of.field(entry.name) {
+                        Some(inner) => self.field(kind, inner, &format!("{shown}.{}", entry.name), entry.value),
+                        None => self.unknown(kind, of, shown, entry.name, entry.key),
+                    }
+                }
             }
-            let port = key == "port" && kind == "service" && shown == "spec.ports";
-            if (port || NUMBERS.contains(&key)) && value.as_str().is_some_and(is_known) {
-                self.found.push(Fault {
-                    place: value.span().range(),
-                    message: format!("Kubernetes rejects this manifest: `{path}` must be a number, not a string"),
-                    help: "remove the quotes, or write a number".to_owned(),
-                    likely: false,
-                    ignored: false,
-                });
-            }
-            if matches!(key, "memory" | "guest" | "storage" | "ephemeral-storage")
-                && value.as_str().is_some_and(|text| {
-                    text.strip_suffix('m').is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
-                })
-            {
-                self.found.push(Fault {
-                    place: value.span().range(),
-                    message: format!("`{}` is a number of thousandths of a byte", value.written()),
-                    help: "write `Mi` for mebibytes".to_owned(),
-                    likely: true,
-                    ignored: false,
-                });
-            }
-            let inner = format!("{}.{key}", place.1);
-            let inner = misspelt::inner_place(place.0, &inner);
-            self.fields(kind, (inner.0, &inner.1), &path, value);
+            Shape::Text(_) if !of.is_quantity() => self.text(shown, node),
+            Shape::Text(_) => self.thousandths(shown, node),
+            Shape::Number if node.as_str().is_some_and(is_known) => self.found.push(Fault {
+                place: node.span().range(),
+                message: format!("Kubernetes rejects this manifest: `{shown}` must be a number, not a string"),
+                help: "remove the quotes, or write a number".to_owned(),
+                likely: false,
+                ignored: false,
+            }),
+            Shape::Number | Shape::Boolean | Shape::Either | Shape::Unknown => {}
         }
     }
 
-    fn unknown(&mut self, kind: &str, outer: &str, name: &str, place: Range<usize>, known: &[&str]) {
+    /// `memory: 512m`
+    fn thousandths(&mut self, path: &str, value: Node<'_>) {
+        let number = value.as_str().and_then(|text| text.strip_suffix('m'));
+        if number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+            && ["memory", "guest", "storage"].iter().any(|end| path.ends_with(end))
+        {
+            self.found.push(Fault {
+                place: value.span().range(),
+                message: format!("`{}` is a number of thousandths of a byte", value.written()),
+                help: "write `Mi` for mebibytes".to_owned(),
+                likely: true,
+                ignored: false,
+            });
+        }
+    }
+
+    fn unknown(&mut self, kind: &str, of: Type, outer: &str, name: &str, key: Node<'_>) {
+        let own = if outer.is_empty() { "top" } else { outer };
+        if of.is_open() || self.tool.under(kind, own).contains(&name) {
+            return;
+        }
+        let place = key.span().range();
+        let known: Vec<&str> = of.fields().map(|(name, _)| name).collect();
         let near = nearest(name, known.iter().copied());
         let path = if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") };
         self.found.push(Fault {

@@ -12,7 +12,10 @@ use serde_json::Value as Json;
 use super::{TaskView, odd_word};
 use crate::{
     ascii::{Ascii, ascii},
-    bash::tools::{self, Tool},
+    bash::{
+        tools::{self, Tool},
+        types,
+    },
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     effects::{
         asked::{self, Demand, Form},
@@ -38,9 +41,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             arguments(step, out);
         }
     });
-    let told = places(view, out);
-    commands(view, &told, out);
-    quoted_keys(view, out);
+    commands(view, out);
     paths(view, out);
     states(view, out);
     requested(view, out);
@@ -202,91 +203,6 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 static ESCAPE: Ascii = ascii(r"\\[A-Za-z]");
 
-/// `.status.phase` of a deployment, `.spec.port[0]` of a service: the table of the kind has no such field. Returns the
-/// spans and fields that were reported.
-fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
-    let mut found: Vec<(Span, String, String)> = Vec::new();
-    let programs = ["kubectl", "helm", "docker"];
-    for followed in &view.effects.scripts {
-        let mut look_at = |run: &Run<'_>, by: &Run<'_>, path: &str| {
-            if let Some(act) = view.effects.read_by(run) {
-                found.push((by.content.span(by.statement.range.clone()), act.thing.kind.clone(), path.to_owned()));
-            }
-        };
-        for (run, by, filter) in asked::filtered_by(followed) {
-            if asked::is_object(run) {
-                look_at(run, by, leading(&filter));
-            }
-        }
-        let mut look = |run: &Run<'_>, path: &str| look_at(run, run, path);
-        for run in followed.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
-            let words = run.words.iter().filter_map(Value::literal).filter(|word| word.contains("{."));
-            let braced = words.flat_map(|word| word.split('{').skip(1).filter_map(|part| part.split_once('}')));
-            braced.for_each(|(path, _)| look(run, path));
-        }
-        for (run, form) in asked::printed(followed) {
-            if let Form::Field(path) = form {
-                look(run, &format!(".{path}"));
-            }
-        }
-    }
-    view.task.walk(&mut |_, step| {
-        let path = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
-        let resource =
-            step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal().map(str::to_owned));
-        let resource = resource.or_else(|| step.arg("resource").and_then(super::texts::script_text));
-        if let (Some(path), Some(resource)) = (path, resource)
-            && let Some(text) = path.as_literal()
-        {
-            let kind = resource.split('/').next().unwrap_or_default().to_owned();
-            found.push((path.span, kind, text.trim_matches(['{', '}']).to_owned()));
-        }
-    });
-    let mut told: Vec<(Span, String)> = Vec::new();
-    for (span, kind, path) in found {
-        let tools = || programs.iter().filter_map(|program| view.tools.tool(program));
-        let kind = tools().find_map(|tool| tool.kind(&kind)).map_or(kind.as_str(), |(kind, _)| kind);
-        // `.data.queu` of a config map, if setup gives it the key `queue`.
-        if let ("configmap" | "secret", Some(key)) = (kind, path.strip_prefix(".data.")) {
-            let given = super::facts::given(view);
-            let plural = |known: &str| key.trim_end_matches('s') == known.trim_end_matches('s');
-            let slips = |known: &&str| known.len() > 4 && strsim::osa_distance(key, known) == 1 && !plural(known);
-            let near = given.iter().map(|fact| fact.key.as_str()).find(slips);
-            let asked = super::texts::has_word(&view.effects.prompt.shown(), key);
-            let known = asked || given.iter().any(|fact| fact.key == key);
-            if let Some(near) = near.filter(|_| !known && key.len() > 3 && key.bytes().all(|b| b.is_ascii_alphabetic()))
-            {
-                let message = format!("the {kind} that setup creates has no key `{key}`");
-                let finding = Diagnostic::new(&MISSPELT_VALUE, span, message).here(format!("did you mean `{near}`?"));
-                out.push(
-                    finding
-                        .help("if it is intended, add `# gevals: allow(misspelt-value)`")
-                        .strength(Strength::Warning),
-                );
-                told.push((span, key.to_owned()));
-            }
-            continue;
-        }
-        let item = path.strip_prefix(".items[0]").or_else(|| path.strip_prefix(".items[*]"));
-        let path = item.unwrap_or(&path);
-        let Some((outer, name, known)) = tools().find_map(|tool| unknown_place(tool, kind, path)) else { continue };
-        let field = format!("{outer}.{name}");
-        if told.contains(&(span, field.clone())) {
-            continue;
-        }
-        let near = nearest(&name, known.iter().copied());
-        let help = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => format!("`{outer}` is a list: select an item, `.{outer}[0].{name}`"),
-            None => format!("the fields of `{outer}` are {}", known.join(", ")),
-        };
-        let message = format!("a {kind} has no field `{field}`: the output is empty");
-        out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
-        told.push((span, field));
-    }
-    told
-}
-
 /// `gh issue view 7 --json title,labels` followed by `.assignees` or `.labels[].title`: the output is empty.
 fn requested(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = view.tools.tool("gh") else { return };
@@ -348,50 +264,6 @@ fn leading(filter: &str) -> &str {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '[' | ']' | '?');
     let path = filter.find(|c| !part(c)).map_or(filter, |end| &filter[..end]);
     if path.starts_with('.') { path } else { "" }
-}
-
-/// The first field of a path that a kind does not have: the path before it, its name, and the known fields there. The
-/// list is empty if the path before it is a list and the path selects no item.
-pub(super) fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, String, Vec<&'t str>)> {
-    let plain = |segment: &'_ str| segment.split(['[', ']']).next().map(|name| name.trim_end_matches('?').to_owned());
-    let mut segments = path.split('.').skip(1);
-    let mut last = segments.next()?;
-    let mut outer = plain(last)?;
-    let mut place = (kind, outer.clone());
-    for segment in segments {
-        let name = plain(segment)?;
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return None;
-        }
-        if tool.fields("lists").any(|list| list == last) {
-            return Some((outer, name, Vec::new()));
-        }
-        let is_known = tool.is_under(place.0, &place.1, &name);
-        if is_known != Some(true) {
-            if tool.is_under(place.0, &format!("{} not", place.1), &name) == Some(true) {
-                return Some((outer, name, vec!["the labels themselves"]));
-            }
-            let known = is_known.map(|_| tool.under(place.0, &place.1))?;
-            return Some((outer, name, known));
-        }
-        outer = format!("{outer}.{name}");
-        place = inner_place(place.0, &format!("{}.{name}", place.1));
-        last = segment;
-    }
-    None
-}
-
-/// The kind and the path under which the table of kubectl has the fields of a place: pods in a template are pods.
-pub(super) fn inner_place<'k>(kind: &'k str, path: &str) -> (&'k str, String) {
-    match (kind, path) {
-        ("cronjob", "spec.jobTemplate.spec") => ("job", "spec".to_owned()),
-        ("deployment" | "statefulset" | "daemonset" | "replicaset" | "job", "spec.template.spec") => {
-            ("pod", "spec".to_owned())
-        }
-        ("statefulset" | "daemonset" | "replicaset" | "job", "spec.template") => ("deployment", path.to_owned()),
-        ("pod", "spec.initContainers") => ("pod", "spec.containers".to_owned()),
-        _ => (kind, path.to_owned()),
-    }
 }
 
 /// `grep -c Runing` in the output of `kubectl get pods`, `.status.phase` compared with `Runing`: not a known state, but
@@ -482,32 +354,6 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `.spec.hard["request.cpu"]` in a filter.
-fn quoted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(tool) = tools::tool("kubectl") else { return };
-    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
-        let text = &script.content.text;
-        if !text.contains("hard") {
-            continue;
-        }
-        for (at, _) in text.match_indices("[\"") {
-            let Some(key) = text[at + 2..].split_once("\"]").map(|(key, _)| key) else { break };
-            let near = tool.fields("quota").find(|known| *known == key || is_slip(key, known));
-            if let Some(near) = near.filter(|near| *near != key && key.contains('.')) {
-                out.push(
-                    Diagnostic::new(
-                        &MISSPELT_VALUE,
-                        script.content.span(at + 2..at + 2 + key.len()),
-                        format!("`{key}` is not a known key of a quota"),
-                    )
-                    .here(format!("did you mean `{near}`?"))
-                    .help("if it is intended, add `# gevals: allow(misspelt-value)`"),
-                );
-            }
-        }
-    }
-}
-
 /// `$.asignee`, if setup sends `assignee`.
 fn paths(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked: Vec<(Span, String)> = Vec::new();
@@ -552,9 +398,9 @@ fn names(arg: &crate::hir::Arg<Def>, found: &mut Vec<(Span, String)>) {
     }
 }
 
-/// The same checks for commands: kinds, conditions of `kubectl wait`, fields of objects. The known words are in the
-/// table of the program. `told` contains the fields that are already reported.
-fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics) {
+/// The same checks for commands: kinds, conditions of `kubectl wait`, fields of objects without types. The known words
+/// are in the table of the program.
+fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = view.tools.tool("kubectl") else { return };
     let mut foreign: Vec<(Span, String, String)> = Vec::new();
     let (mut found, mut named): (Vec<(Span, String, String)>, Vec<(Span, String, String)>) = Default::default();
@@ -619,7 +465,7 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
                     foreign.push((span("jsonpath"), condition, kind));
                 }
             }
-            let known_kind = kind.is_some_and(|kind| tool.kind(kind).is_some());
+            let known_kind = kind.and_then(|kind| tool.kind(kind)).is_some_and(|(kind, _)| is_untyped(kind));
             for path in words.iter().filter(|word| known_kind && word.contains("{.")) {
                 named.extend(fields(path, tool).map(|(word, near)| (span(path), word, near)));
             }
@@ -637,7 +483,8 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
             foreign.push((condition.span, name.to_owned(), kind));
         }
         let resource = step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal());
-        let known = resource.is_none_or(|resource| tool.kind(resource.split('/').next().unwrap_or(resource)).is_some());
+        let kind = resource.map(|resource| tool.kind(resource.split('/').next().unwrap_or(resource)));
+        let known = kind.is_none_or(|kind| kind.is_some_and(|(kind, _)| is_untyped(kind)));
         if let Some((arg, text)) = path.and_then(|arg| Some((arg, arg.as_literal()?))).filter(|_| known) {
             named.extend(fields(text, tool).map(|(word, near)| (arg.span, word, near)));
         }
@@ -663,14 +510,14 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
             .help("if it is intended, add `# gevals: allow(misspelt-value)`")
     };
     found.into_iter().for_each(|fault| out.push(finding(fault, "kind or condition")));
-    named.retain(|(span, word, _)| {
-        let same = |(at, field): &(Span, String)| {
-            (at.contains(*span) || span.contains(*at)) && field.split('.').any(|name| name == word)
-        };
-        !told.iter().any(same)
-    });
+    named.retain(|(span, ..)| !out.iter().any(|known| known.span.contains(*span) || span.contains(known.span)));
     // An unknown field may be new.
     named.into_iter().for_each(|fault| out.push(finding(fault, "field").strength(Strength::Warning)));
+}
+
+/// Whether fields of a kind are only known by their names.
+fn is_untyped(kind: &str) -> bool {
+    types::version(kind).is_none_or(|version| version.contains("kubevirt.io"))
 }
 
 /// The kind in `KIND/$NAME`, with its slash; empty if that is not the form of a word.
@@ -723,8 +570,7 @@ fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
 
 /// Names in a JSONPath that are not known fields but close to one, each with that field.
 fn fields(path: &str, tool: &Tool) -> impl Iterator<Item = (String, String)> + use<> {
-    let ours = || tools::tool("kubectl").into_iter().flat_map(|tool| tool.fields("names").chain(tool.fields("quota")));
-    let known = KNOWN.get_or_init(|| ours().collect());
+    let known = KNOWN.get_or_init(|| types::names().collect());
     let is_own = |name: &str| tool.is_field(name);
     let mut found = Vec::new();
     // The author chooses the names below these fields.
