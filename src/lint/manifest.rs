@@ -245,7 +245,16 @@ impl Manifest<'_, '_> {
         let lower = kind.to_lowercase();
         let kind = self.tool.kind(kind).map_or(lower.as_str(), |(kind, _)| kind);
         let version = root.get("apiVersion").and_then(Node::as_str).unwrap_or_default();
-        let Some((known, of)) = types::version(kind).zip(types::of_kind(kind)) else { return };
+        let Some((known, of)) = types::version(kind).zip(types::of_kind(kind)) else {
+            let versions = self.tool.under(kind, "version");
+            let is_it =
+                |known: &&str| known.strip_suffix('*').map_or(*known == version, |group| version.starts_with(group));
+            if versions.iter().any(is_it) {
+                self.named(kind, root);
+                self.of_project(kind, "", root);
+            }
+            return;
+        };
         // Other groups have kinds of the same name.
         if version != known && !known.strip_suffix('*').is_some_and(|group| version.starts_with(group)) {
             return;
@@ -261,6 +270,21 @@ impl Manifest<'_, '_> {
         self.containers(kind, root);
         self.selected(kind, root);
         self.restarts(kind, root);
+    }
+
+    /// Reads the fields of a kind that the project has described, below a path.
+    fn of_project(&mut self, kind: &str, path: &str, node: Node<'_>) {
+        let known: Vec<String> =
+            self.tool.under(kind, if path.is_empty() { "top" } else { path }).into_iter().map(str::to_owned).collect();
+        for entry in node.entries().filter(|entry| is_known(entry.name)) {
+            let name = entry.name;
+            if known.is_empty() || known.iter().any(|known| known == name) {
+                let inner = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+                self.of_project(kind, &inner, entry.value);
+            } else if self.is_alone || !path.is_empty() {
+                self.missing(kind, &known.iter().map(String::as_str).collect::<Vec<_>>(), path, name, entry.key);
+            }
+        }
     }
 
     /// Reads the value of a field. `shown` is its path.
@@ -314,8 +338,11 @@ impl Manifest<'_, '_> {
         if of.is_open() || self.tool.under(kind, own).contains(&name) {
             return;
         }
+        self.missing(kind, &of.fields().map(|(name, _)| name).collect::<Vec<_>>(), outer, name, key);
+    }
+
+    fn missing(&mut self, kind: &str, known: &[&str], outer: &str, name: &str, key: Node<'_>) {
         let place = key.span().range();
-        let known: Vec<&str> = of.fields().map(|(name, _)| name).collect();
         let near = nearest(name, known.iter().copied());
         let path = if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") };
         self.found.push(Fault {

@@ -90,7 +90,9 @@ pub(super) fn other_time(view: &TaskView<'_>, out: &mut Diagnostics) {
         // Another key has the time of the prompt.
         let is_of_another = ranges.iter().any(|other| {
             let (factor, _) = other.unit();
-            other.high.is_some() && times.iter().any(|time| other.accepts(time.amount / factor))
+            other.command == range.command
+                && other.high.is_some()
+                && times.iter().any(|time| other.accepts(time.amount / factor))
         });
         if is_given || is_of_another || times.iter().any(|time| fits(&time)) || told.iter().any(is_plain) {
             continue;
