@@ -290,7 +290,7 @@ fn correct_scripts_have_no_findings() {
         "if ! kubectl wait --for=condition=Ready pod/x -n ns --timeout=120s; then\n  echo no\n  exit 1\nfi\necho ok\nexit 0\n",
         "NAMESPACE=\"${NS:-web}\"\nif kubectl get pod x -n \"$NAMESPACE\" &>/dev/null; then\n  echo ok\n  exit 0\nelse\n  exit 1\nfi\n",
         "kubectl get crd X >/dev/null 2>&1; exit $?",
-        "V=$(kubectl get x -o jsonpath='{.spec.x}')\nif [[ \"$V\" != \"blue\" ]]; then echo no; exit 1; fi\n",
+        "V=$(kubectl get x y -o jsonpath='{.spec.x}')\nif [[ \"$V\" != \"blue\" ]]; then echo no; exit 1; fi\n",
         "for i in {1..30}; do\n  if kubectl get deploy | grep -q web; then exit 0; fi\n  sleep 2\ndone\nexit 1\n",
         "for i in $(seq 1 30); do\n  kubectl get deploy && break\n  sleep 2\ndone\nkubectl get deploy web\n",
         "ok=0\nfor i in 1 2 3; do\n  if check; then ok=1; break; fi\n  sleep 1\ndone\n[ \"$ok\" = 1 ]\n",
