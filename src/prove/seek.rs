@@ -33,7 +33,7 @@ const MOST: usize = 50;
 /// Records that a phase begins.
 pub fn begin(phase: &str) {
     if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(WATCHED) {
-        let _ = write!(file, "{RECORD}{PHASE}{phase}\n");
+        let _ = writeln!(file, "{RECORD}{PHASE}{phase}");
     }
 }
 
