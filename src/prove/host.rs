@@ -22,7 +22,7 @@ use super::{
     curl,
     files::{self, Looks, State, Written, written},
     memory::{Key, Memory, Past, Took},
-    seek, shell, shim, trace,
+    shell, shim, trace,
     watch::Watch,
     world::{Answer, Call, HANGS, LARGEST, World, has_hung},
 };
@@ -397,7 +397,7 @@ impl ProofHost {
             if let EventKind::PhaseStarted { phase } = &event.kind {
                 trace::append(&format!("{}{phase}\n", trace::PHASE));
                 if self.world.watched {
-                    seek::begin(phase);
+                    trace::begin(phase);
                 }
                 if phase == "agent" {
                     for path in &self.world.gone {

@@ -1060,7 +1060,7 @@ fn cut(shown: &str) -> String {
 }
 
 /// What a command should answer in a world when it is asked for the first time.
-pub fn wanted(world: &World, call: &Call, half: Half) -> String {
+fn wanted(world: &World, call: &Call, half: Half) -> String {
     world.said(call, Time { half, nth: 0 })
 }
 

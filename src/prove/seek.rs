@@ -1,12 +1,9 @@
 //! Seeks a world in which the original passes. Bash records each command that it runs, with the values of its words. So it is known
 //! what the last comparisons were made with: the answers and files that contained the value on one side get the other side instead.
 //! These are guesses, which are tried; a change that helps is kept.
-#![expect(clippy::disallowed_methods, reason = "the record is written by programs of their own")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, OpenOptions},
-    io::Write,
     sync::Arc,
 };
 
@@ -14,9 +11,10 @@ use super::{
     curl,
     host::Stage,
     invert,
-    shell::{BASH_ENV, RECORD, WATCHED},
+    shell::BASH_ENV,
     side::{Ran, ran},
-    world::{Half, Web, World},
+    trace::{PHASE, RECORD},
+    world::{Half, Time, Web, World},
 };
 use crate::plan::Plan;
 
@@ -25,27 +23,8 @@ pub const FEW: usize = 60;
 pub const MANY: usize = 160;
 /// How many of the last comparisons are considered.
 const LAST: usize = 6;
-/// The longest record that is read, in bytes.
-const LONGEST: usize = 1 << 20;
 /// The largest number for which an answer gets more lines.
 const MOST: usize = 50;
-
-/// Records that a phase begins.
-pub fn begin(phase: &str) {
-    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(WATCHED) {
-        let _ = writeln!(file, "{RECORD}{PHASE}{phase}");
-    }
-}
-
-/// What begins the record of a phase.
-const PHASE: &str = "#phase ";
-
-/// What shells have recorded since the run began.
-pub fn recorded() -> String {
-    let mut bytes = fs::read(WATCHED).unwrap_or_default();
-    bytes.truncate(LONGEST);
-    String::from_utf8_lossy(&bytes).into_owned()
-}
 
 /// A command as a shell ran it.
 struct Command {
@@ -232,7 +211,7 @@ fn sources(world: &World, ran: &Ran) -> Vec<(Place, usize, String)> {
             Place::Page(_, url) => world.web(url).and_then(|web| web.bodies.first().cloned()),
             _ => None,
         };
-        let said = said.unwrap_or_else(|| super::inside::wanted(world, call, half));
+        let said = said.unwrap_or_else(|| world.said(call, Time { half, nth: 0 }));
         found.push((place, usize::from(half == Half::Before), said));
     }
     let files = world.files.iter().rev().filter(|(path, _)| !path.ends_with('/'));

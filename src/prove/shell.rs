@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     shim::{self, DATE, SECONDS, SLEPT},
-    trace::{PAUSE, TRACE},
+    trace::{PAUSE, RECORD, TRACE, WATCHED},
     world::{Call, HANGS, LARGEST, World, hangs},
 };
 use crate::bash;
@@ -92,13 +92,6 @@ fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Strin
     }
     Some(out)
 }
-
-/// The file in which bash records each command that it runs, with the values of its words: [`super::seek`]. It exists only in runs that
-/// are watched.
-pub const WATCHED: &str = "/world/watched";
-
-/// What precedes each record in [`WATCHED`], once for each level of subshells.
-pub const RECORD: char = '\u{1e}';
 
 /// Whether a script could tell a function from a command, or inspects functions.
 pub fn notices(script: &str) -> bool {

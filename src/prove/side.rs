@@ -14,10 +14,8 @@ use super::{
     Allowance, Slack,
     files::{Written, written},
     host::{Clock, ProofHost, Stage},
-    seek,
-    shell::WATCHED,
     shim::TASK,
-    trace::{PAUSE, PHASE, TRACE},
+    trace::{self, PAUSE, PHASE, TRACE, WATCHED},
     world::{Call, Dice, Given, Half, Mood, WORLD, World, fits, is_plain_number},
 };
 use crate::{
@@ -168,7 +166,7 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
         complaints,
         failed,
         numbers,
-        watched: if world.watched { seek::recorded() } else { String::new() },
+        watched: if world.watched { trace::recorded() } else { String::new() },
     })
 }
 

@@ -55,3 +55,27 @@ pub fn record(call: &Call) -> Time {
     append(&line(call));
     time(&before, call)
 }
+
+/// The file in which bash records each command that it runs, with the values of its words: `seek`. It exists only in runs that
+/// are watched.
+pub const WATCHED: &str = "/world/watched";
+
+/// What precedes each record in [`WATCHED`], once for each level of subshells.
+pub const RECORD: char = '\u{1e}';
+
+/// The longest record that is read, in bytes.
+const LONGEST: usize = 1 << 20;
+
+/// Records that a phase begins.
+pub fn begin(phase: &str) {
+    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(WATCHED) {
+        let _ = writeln!(file, "{RECORD}{PHASE}{phase}");
+    }
+}
+
+/// What shells have recorded since the run began.
+pub fn recorded() -> String {
+    let mut bytes = fs::read(WATCHED).unwrap_or_default();
+    bytes.truncate(LONGEST);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
