@@ -1506,6 +1506,40 @@ fn worlds_contain_what_tasks_depend_on() {
     assert!(proof.is_full(), "{proof:?}");
 }
 
+/// Scripts whose answers can only be found by what bash compares, and files that must be executable.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn worlds_are_found_by_what_bash_compares() {
+    let numbered: Vec<String> = (1..=10)
+        .map(|n| format!("[ \"$(kubectl get pod web-{n} -o jsonpath={{.status.phase}})\" = Up{n} ] || exit 1"))
+        .collect();
+    let scripts: [(String, &[(&str, &str)]); 6] = [
+        ("test -x /tmp/p/run.sh".to_owned(), &[("test -x", "test -f")]),
+        (
+            "row=$(psql -Atc 'SELECT a, b FROM t')\nIFS='|' read -r a b <<< \"$row\"\nok=true\n[[ \"$a\" -eq 200 ]] || ok=false\n[[ -n \"$b\" && \"$b\" -ge 32768 ]] || ok=false\n$ok".to_owned(),
+            &[("-eq 200", "-ge 200"), ("-ge 32768", "-gt 32768")],
+        ),
+        (
+            "set -e\nimage=$(docker compose config --images | grep '^postgres:' | head -n 1)\ntag=${image##*:}\nmajor=${tag%%.*}\nif (( major < 16 )); then exit 1; fi".to_owned(),
+            &[("major < 16", "major < 17")],
+        ),
+        (
+            "set -e\nOUT=/tmp/sales/report.txt\nNORTH=$(grep '^north' \"$OUT\" | awk '{print $2}')\nSOUTH=$(grep '^south' \"$OUT\" | awk '{print $2}')\n[ \"$NORTH\" = 150 ] || exit 1\n[ \"$SOUTH\" = 250 ] || exit 1".to_owned(),
+            &[("150", "15"), ("250", "25")],
+        ),
+        (
+            "WANTED=(www.example.com example.com)\nhosts=$(kubectl get ingress web -o jsonpath='{.spec.rules[*].host}')\nfor h in \"${WANTED[@]}\"; do\n  found=no\n  for x in $hosts; do if [ \"$x\" = \"$h\" ]; then found=yes; fi; done\n  [ \"$found\" = yes ] || exit 1\ndone".to_owned(),
+            &[("(www.example.com example.com)", "(www.example.com)")],
+        ),
+        // Commands that differ only in their numbers are all examined.
+        (numbered.join("\n"), &[("stdout: Up9", "exitCode: 0"), ("stdout: Up10", "stdout: {contains: Up}")]),
+    ];
+    for (script, faults) in scripts {
+        let proof = proof_of(&script, faults);
+        assert!(proof.is_full(), "{script}\n{proof:?}");
+    }
+}
+
 /// What external commands leave for later ones exists: a repository to change to, a database to query.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]

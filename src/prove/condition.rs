@@ -109,8 +109,13 @@ fn template(template: &Template<Def>) -> String {
 fn is_sure(run: &str) -> bool {
     const NAMES: [&str; 13] =
         ["true", "rm", "mkdir", "touch", "chmod", "cp", "mv", "ln", "tee", "date", "mktemp", "printf", "echo"];
-    let piped = run.contains(" | ");
-    run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name)) && !piped
+    // Without `pipefail`, the last command of a pipeline decides.
+    const LAST: [&str; 7] = ["head", "tail", "sort", "uniq", "wc", "cut", "tr"];
+    let first = |command: &str| command.split_whitespace().next().unwrap_or_default().to_owned();
+    match run.rsplit_once(" | ") {
+        Some((_, last)) => LAST.contains(&first(last).as_str()) && !run.contains("pipefail"),
+        None => NAMES.contains(&first(run).as_str()),
+    }
 }
 
 /// What a step expects. A script that was kept is not a condition.
@@ -119,8 +124,9 @@ fn demanded(step: &StepAction) -> Option<String> {
     let any = |key: &str| expected(key).and_then(Arg::as_value).is_some_and(|value| value == "any");
     let demands = match step.op.name.as_str() {
         "command" => {
-            !command(step).is_some_and(is_sure)
-                && (!any("exitCode") || expected("stdout").is_some() || expected("stderr").is_some())
+            expected("stdout").is_some()
+                || expected("stderr").is_some()
+                || !any("exitCode") && !command(step).is_some_and(is_sure)
         }
         "http" => !any("status") || expected("body").is_some(),
         _ => step.op.signature.judges || matches!(step.op.kind, OperationKind::Extension { .. }),

@@ -18,7 +18,7 @@ use super::{
     files::{Written, place, tree},
     hints::{Hints, asks, has_operations, hints, mined, paths},
     host::Stage,
-    invert::spoiled,
+    invert::{spoiled, with_other_values},
     kubectl, places,
     seek::{self, seek},
     shim::TASK,
@@ -293,12 +293,19 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             let shorter = |word: &String| word.chars().take(word.chars().count() - 1).collect::<String>();
             let others = words.flat_map(|word| [text.replace(word, "other"), text.replace(word, &shorter(word))]);
             let first = text.split_inclusive('\n').next().map(str::to_owned);
-            let texts = first.into_iter().chain(others).chain(spoiled(text)).chain([String::new()]);
-            for text in texts.filter(|_| !path.ends_with('/')).take(2 * WORDS) {
+            let texts = first.into_iter().chain(others).chain(with_other_values(text)).chain(spoiled(text));
+            let texts = texts.chain([String::new()]);
+            for text in texts.filter(|_| !path.ends_with('/')).take(3 * WORDS) {
                 let mut other = best.clone();
                 other.files[at].1 = text;
                 proof.near.push_back(other);
             }
+        }
+        // A file that must be executable exists, but is not.
+        for path in &best.programs {
+            let mut other = best.clone();
+            other.programs.remove(path);
+            proof.near.push_back(other);
         }
         if best.moves {
             proof.near.push_back(World { moves: false, ..best.clone() });
@@ -338,6 +345,15 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             let bodies = web.bodies.iter().map(|body| format!("{}\n", body.trim_end_matches('\n'))).collect();
             other.web.insert(url.clone(), Web { bodies, ..web.clone() });
             proof.near.push_back(other);
+        }
+        // One of several values of an answer is another one.
+        for (key, texts) in &best.hints {
+            let at = best.key(&Call::of_key(key), Half::After);
+            for text in texts.iter().take(1).flat_map(|text| with_other_values(text)) {
+                let mut other = best.clone();
+                other.given.insert(at.clone(), Given::Says(ended(&text)));
+                proof.near.push_back(other);
+            }
         }
         // Scripts compare numbers with their words.
         let numbers = best.words.iter().filter_map(|word| word.parse::<u64>().ok()).take(WORDS);
@@ -530,7 +546,7 @@ const PAIRS: usize = 60;
 /// The exit status of a command that passes on the status of another one: `curl` has this one when it times out.
 const HANDED_ON: u8 = 28;
 
-/// Of so many calls that differ only in their numbers, each gets other answers.
+/// Of so many calls of a script that differ only in their numbers, each gets other answers; the others only fail.
 const ALIKE: usize = 6;
 
 /// How many ways to pass are examined.
@@ -946,17 +962,19 @@ impl Proof<'_> {
             if !self.seen.insert(key.clone()) {
                 continue;
             }
-            // A loop with many rounds makes many calls, and a few of them show what all show.
-            let alike = self.alike.entry(key.replace(|c: char| c.is_ascii_digit(), "")).or_default();
-            *alike += 1;
-            if *alike > ALIKE {
-                continue;
-            }
             let with = |given| {
                 let mut other = world.clone();
                 other.given.insert(key.clone(), given);
                 other
             };
+            // A loop that stays in a script makes many calls, and a few of them show what all show.
+            let is_lifted = self.callers.iter().any(|(_, pattern)| asks(pattern, call));
+            let alike = self.alike.entry(key.replace(|c: char| c.is_ascii_digit(), "")).or_default();
+            *alike += usize::from(!is_lifted);
+            if *alike > ALIKE && !is_lifted {
+                self.near.push_back(with(Given::Fails));
+                continue;
+            }
             if call.is_lookup() {
                 self.near.push_back(with(Given::Fails));
                 continue;

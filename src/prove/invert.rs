@@ -336,6 +336,30 @@ pub fn spoiled(text: &str) -> Vec<String> {
     found
 }
 
+/// Variants of a text with several values, each with another value in place of one of them: a number is one more or one less. None for a
+/// document, see [`spoiled`].
+pub fn with_other_values(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let mut places: Vec<(usize, &str)> = Vec::new();
+    let mut at = 0;
+    for value in text.split(|c| !is_part(c)) {
+        places.extend((!value.is_empty()).then_some((at, value)));
+        at += value.len() + text[at + value.len()..].chars().next().map_or(0, char::len_utf8);
+    }
+    if places.len() < 2 || text.starts_with(['{', '[']) {
+        return Vec::new();
+    }
+    let others = |value: &str| match value.parse::<u64>() {
+        Ok(n) => vec![n.saturating_add(1).to_string(), n.saturating_sub(1).to_string()],
+        Err(_) => vec!["other".to_owned()],
+    };
+    let with = |(at, value): (usize, &str)| {
+        let (before, behind) = (&text[..at], &text[at + value.len()..]);
+        others(value).into_iter().map(move |other| format!("{before}{other}{behind}"))
+    };
+    places.into_iter().take(8).flat_map(with).collect()
+}
+
 /// The paths of a document's values.
 fn leaves(value: &Value, path: &mut Vec<Segment>, found: &mut Vec<Vec<Segment>>) {
     let mut inner = |segment, value: &Value| {
@@ -907,6 +931,12 @@ mod tests {
             let wanted: Vec<String> = Some(wanted.to_owned()).filter(|text| !text.is_empty()).into_iter().collect();
             assert_eq!(inputs(&words, &wanted), [input], "{line}");
         }
+    }
+
+    #[test]
+    fn each_value_of_a_text_is_replaced() {
+        assert_eq!(with_other_values("a=1|web-2\n"), ["other=1|web-2\n", "a=2|web-2\n", "a=0|web-2\n", "a=1|other\n"]);
+        assert!(with_other_values("ü").is_empty() && with_other_values("{\"a\": 1}").is_empty());
     }
 
     #[test]

@@ -467,19 +467,25 @@ fn is_condition(command: &Command) -> bool {
     command.words.first().is_some_and(|name| name == "jq") && command.words.iter().any(reports)
 }
 
-/// How far a run went: like [`Ran::shown`], and how many tests it made.
+/// How far a run went: like [`Ran::shown`], and how many tests it made. Of two that went equally far, the one with more equal sides is
+/// better: a script may note what failed and report it at its end.
 fn reached(ran: &Ran) -> impl Ord + use<> {
     let (passed, calls, failed, complaints) = ran.shown();
     let commands = commands(&ran.watched);
     let is_test = |command: &&Command| is_condition(command) || !goals(command, &BTreeMap::new()).is_empty();
-    let tests = commands.iter().filter(is_test);
+    let tests: Vec<&Command> = commands.iter().filter(is_test).collect();
     // The value that is compared comes from the world; the rest shows which test it is.
-    let key = |command: &Command| {
+    let key = |command: &&Command| {
         let is_compared = matches!(command.words[0].as_str(), "[" | "[[" | "test" | "((");
         (command.line.clone(), command.words[if is_compared { command.words.len().min(2) } else { 0 }..].join(" "))
     };
-    let tests: BTreeSet<(String, String)> = tests.map(key).collect();
-    (passed, calls, failed, tests.len(), complaints)
+    let made: BTreeSet<(String, String)> = tests.iter().map(key).collect();
+    let equal = |command: &&&Command| {
+        let operator = command.words.get(2).map_or("", String::as_str);
+        matches!(operator, "=" | "==" | "!=" | "-eq" | "-ne") && command.words.get(1) == command.words.get(3)
+    };
+    let equal: BTreeSet<(String, String)> = tests.iter().filter(equal).map(key).collect();
+    (passed, calls, failed, made.len(), complaints, equal.len())
 }
 
 /// Changes the world so that the original gets further, until it passes.
