@@ -13,7 +13,7 @@ use crate::{
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{ArgKind, Def, Dialect, OperationKind, PhaseKind, Step},
+    hir::{Arg, ArgKind, Def, Dialect, OperationKind, PhaseKind, Step},
     rule,
     source::Span,
 };
@@ -291,7 +291,11 @@ fn last_segment(url: &str) -> Option<&str> {
 pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     not_found(view, out);
     first_run(view, out);
-    for script in in_phase(view, PhaseKind::Cleanup).filter(|s| s.step.continue_on_error.is_none_or(|c| !c.value)) {
+    let accepts_any = |step: &Step<Def>| {
+        let status = step.expect.as_ref().and_then(|(_, expect)| expect.get("exitCode"));
+        step.continue_on_error.is_some_and(|c| c.value) || status.and_then(Arg::as_literal) == Some("any")
+    };
+    for script in in_phase(view, PhaseKind::Cleanup).filter(|script| !accepts_any(script.step)) {
         let content = &script.content;
         let mut guarded: Vec<&Statement> = Vec::new();
         content.program.walk(&mut |s| match &s.kind {

@@ -58,7 +58,9 @@ fn checkouts(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let Some((made, path)) = made.filter(|_| view.effects.sees(PhaseKind::Setup)) else { return };
     for script in of(PhaseKind::Verify) {
-        if moves(&script.view.content.text) || script.view.step.arg("cwd").is_some() || !script.trace.sources.is_empty()
+        if moves(&script.view.content.text)
+            || script.view.step.arg("workdir").is_some()
+            || !script.trace.sources.is_empty()
         {
             continue;
         }
