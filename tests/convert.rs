@@ -296,6 +296,10 @@ fn do_the_same(target: Target) {
     let (blind, open, took) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     side_by_side(suite.units(), |unit| {
         let new = suite.lifted_to(unit, target);
+        // `original_and_conversion_do_the_same` proves these.
+        if target == Target::Kubernetes && new.text == suite.lifted(unit).text {
+            return;
+        }
         let start = std::time::Instant::now();
         let proof = prove::prove((&bwrap, &exe), &unit.path, &new, None, None, seeds);
         took.lock().unwrap().push((start.elapsed().as_secs(), unit.path.display().to_string()));
@@ -326,7 +330,7 @@ fn do_the_same(target: Target) {
     let blind = blind.into_inner().unwrap();
     assert!(blind.is_empty(), "{} tasks pass in no world\n{}", blind.len(), blind.join("\n"));
     // Statements that are not proved when everything is lifted are left in their script by `convert`.
-    let (open, all) = (open.into_inner().unwrap(), suite.units().len());
+    let (open, all) = (open.into_inner().unwrap(), took.len());
     println!("{} of {all} are proved when all is lifted", all - open.len());
     assert!(open.len() <= all * 15 / 100, "{} tasks are not proved\n{}", open.len(), open.join("\n"));
 }
