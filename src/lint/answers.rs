@@ -833,6 +833,13 @@ fn both_differ(view: &TaskView<'_>, content: &Content, found: &mut Vec<Fault>) {
         let [(left, one), (right, other)] = compared.as_slice() else { return };
         let said = content.text.get(s.range.clone()).unwrap_or_default().to_lowercase();
         let shown = |left: &str| said.matches(&left.to_lowercase()).count() > 1;
+        // `// "none"`: the agent may set one field or the other.
+        let may_be_absent = |left: &str| {
+            let name = left.trim_start_matches(['$', '{']).trim_end_matches('}');
+            let values =
+                content.text.lines().filter_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix('='));
+            values.into_iter().any(|value| value.contains(" // "))
+        };
         // Two words may be alternatives: `Running` or `Succeeded`.
         let numbers = one.parse::<i64>().is_ok() && other.parse::<i64>().is_ok();
         // `wrong-state` reports values that are both in the prompt.
@@ -845,6 +852,7 @@ fn both_differ(view: &TaskView<'_>, content: &Content, found: &mut Vec<Fault>) {
             && left.starts_with('$')
             && right.starts_with('$')
             && !alternatives
+            && !(may_be_absent(left) && may_be_absent(right))
             && (numbers || shown(left) && shown(right))
         {
             found.push((

@@ -123,6 +123,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 },
             );
         let Some((_, near)) = near.filter(|_| !is_of_program(word.text)) else { continue };
+        // A word of a message decides nothing, and the name of a variable is not a word of the prompt.
+        let is_variable = word.text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+        if word.count == 1 && is_printed(word.place) || is_variable && near.spoken {
+            continue;
+        }
         if out.iter().any(|known| known.message.contains(word.text) || known.message.contains(near.text)) {
             continue;
         }
@@ -137,6 +142,15 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
         );
     }
+}
+
+/// Whether a word is in the argument of an `echo` whose output nothing reads.
+fn is_printed(place: Place<'_>) -> bool {
+    let Place::Script(content, at) = place else { return false };
+    let text = content.text.as_str();
+    let start = text[..at].rfind(['\n', ';', '{', '&', '|', '(']).map_or(0, |before| before + 1);
+    let rest = text[at..].lines().next().unwrap_or_default().replace(">&2", "");
+    text[start..at].trim_start().starts_with("echo ") && !rest.contains(['|', '>', ')'])
 }
 
 /// Whether a program uses the word: as a field, a kind, a state or a name.

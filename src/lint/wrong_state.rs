@@ -277,7 +277,11 @@ fn one_of(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             });
             // A value that the prompt does not name may be optional.
             let named = pairs.iter().filter(|(_, right)| texts::has_word(said, right)).count();
-            if named < 2 || others || !apart {
+            // The key and the value of one label, in different places.
+            let is_label = |(key, value): (&(&str, String), &(&str, String))| {
+                said.contains(&format!("{}={}", key.1, value.1)) || said.contains(&format!("{}={}", value.1, key.1))
+            };
+            if named < 2 || others || !apart || pairs.iter().zip(pairs.iter().skip(1)).any(is_label) {
                 return;
             }
             let (succeeded, failed) = flow::outcomes(&content.program, &s.range);
