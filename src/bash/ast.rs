@@ -419,7 +419,7 @@ pub(super) fn closing_quote(text: &str) -> Option<usize> {
 }
 
 /// The offset of the bracket that closes the one at the start of the text, skipping quotes.
-pub(super) fn closing(text: &str, open: u8, close: u8) -> Option<usize> {
+pub fn closing(text: &str, open: u8, close: u8) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0usize, 0);
     while at < bytes.len() {

@@ -25,6 +25,8 @@ pub struct Functions {
     bodies: HashMap<String, Body>,
     /// Variables whose value is several plain words, the first of which is an option.
     options: HashMap<String, String>,
+    /// Variables whose value is always one plain word: `for verb in get list`, `NS=shop`.
+    plain: HashSet<String>,
 }
 
 impl Functions {
@@ -36,8 +38,10 @@ impl Functions {
                 functions.entry(name).and_modify(|known| *known = None).or_insert(body);
             }
         }
-        let bodies = functions.into_iter().filter_map(|(name, body)| Some((name.to_owned(), body?))).collect();
-        Self { bodies, options: options(list) }
+        let bodies: HashMap<_, _> =
+            functions.into_iter().filter_map(|(name, body)| Some((name.to_owned(), body?))).collect();
+        let plain = if bodies.is_empty() { HashSet::new() } else { plain(list) };
+        Self { bodies, options: options(list), plain }
     }
 
     /// The same, without functions of these names.
@@ -84,6 +88,36 @@ fn options(list: &[Stmt]) -> HashMap<String, String> {
         found.retain(|name, _| counts.get(name) == Some(&1));
     }
     found.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The variables that only loops over plain words and assignments of plain words at the top level set.
+fn plain(list: &[Stmt]) -> HashSet<String> {
+    fn look(stmt: &Stmt, top: bool, found: &mut HashMap<String, bool>) {
+        let is_plain = |word: &Word| word.literal().is_some_and(|text| is_safe(&text));
+        let mut set = |name: &str, plain: bool| *found.entry(name.to_owned()).or_insert(true) &= plain;
+        match &stmt.kind {
+            Kind::Assign(assigns) => assigns.iter().for_each(|assign| {
+                set(&assign.name, top && !assign.odd && !assign.local && assign.value.as_ref().is_some_and(is_plain));
+            }),
+            Kind::For { var, values, .. } => set(var, values.iter().all(is_plain)),
+            Kind::Count { var, .. } => set(var, false),
+            // `read name`, `printf -v name`, `unset name`
+            Kind::Simple(simple) => simple.words.iter().skip(1).for_each(|word| {
+                if ast::is_name(&word.source) && found.contains_key(&word.source) {
+                    found.insert(word.source.clone(), false);
+                }
+            }),
+            Kind::Other(text) => found.iter_mut().for_each(|(name, plain)| *plain &= !text.contains(name.as_str())),
+            _ => {}
+        }
+        stmt.lists().into_iter().flatten().for_each(|stmt| look(stmt, false, found));
+    }
+    let mut found = HashMap::new();
+    // A second time, because a later statement may set what an earlier one has named.
+    for _ in 0..2 {
+        list.iter().for_each(|stmt| look(stmt, true, &mut found));
+    }
+    found.into_iter().filter_map(|(name, plain)| plain.then_some(name)).collect()
 }
 
 /// The text with the options in place of each variable that stands as a word of its own, outside of quotes.
@@ -258,7 +292,7 @@ fn asked(text: &str, functions: &Functions, depth: usize) -> Option<String> {
                 // Next to other commands, only a single command can be inlined: a `||` would change the status
                 // elsewhere.
                 (simple.env.is_empty() && (alone || !body.text.contains("||"))).then_some(())?;
-                let called = filled(body, &simple.words[1..])? + quiet;
+                let called = filled(body, &simple.words[1..], &functions.plain)? + quiet;
                 calls.push((stmt.range.clone(), called));
             }
             Kind::Pipeline(list) => visit.extend(list),
@@ -279,7 +313,7 @@ fn asked(text: &str, functions: &Functions, depth: usize) -> Option<String> {
 
 /// A body with the arguments filled in, each quoted as its place requires. Returns `None` if the body uses its
 /// arguments in other ways.
-fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
+fn filled(body: &Body, arguments: &[Word], plain: &HashSet<String>) -> Option<String> {
     let mut out = String::new();
     let mut rest = body.text.as_str();
     let mut quoted = false;
@@ -314,7 +348,7 @@ fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
                 let at = body.names.get(inner).copied().or_else(|| inner.parse().ok());
                 match at.and_then(|at| at.checked_sub(1)) {
                     Some(at) => {
-                        out += &argument(arguments.get(at)?, quoted)?;
+                        out += &argument(arguments.get(at)?, quoted, plain)?;
                         rest = &rest[len..];
                         continue;
                     }
@@ -330,8 +364,8 @@ fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
     Some(out)
 }
 
-/// An argument in place of `$1`.
-fn argument(word: &Word, quoted: bool) -> Option<String> {
+/// An argument in place of `$1`: a text, `"$P"`, or `deploy/$name` if the variable is one plain word.
+fn argument(word: &Word, quoted: bool, plain: &HashSet<String>) -> Option<String> {
     if let Some(text) = word.literal() {
         return match quoted {
             true => Some(escaped(&text)),
@@ -339,10 +373,12 @@ fn argument(word: &Word, quoted: bool) -> Option<String> {
             false => is_safe(&text).then_some(text),
         };
     }
-    match word.parts.as_slice() {
-        [Part::Var { name, default: None, quoted: true }] => Some(format!("${{{name}}}")),
+    let part = |part: &Part| match part {
+        Part::Text { text, .. } => is_safe(text).then(|| text.clone()),
+        Part::Var { name, default: None, quoted } => (*quoted || plain.contains(name)).then(|| format!("${{{name}}}")),
         _ => None,
-    }
+    };
+    word.parts.iter().map(part).collect()
 }
 
 #[cfg(test)]
@@ -376,6 +412,15 @@ mod tests {
                 "g() { local n=\"$1\"; kubectl get pod \"$n\" -n \"$ns\"; }\nA=$(g \"$P\" | wc -l)",
                 "$(kubectl get pod \"${P}\" -n \"$ns\" | wc -l)",
             ),
+            // A variable without quotes, if it is one word.
+            (
+                "c() { k can \"$1\" \"$2\"; }\nfor v in get list; do A; done\nA=$(c $v pods/$v)",
+                "$(k can \"${v}\" \"pods/${v}\")",
+            ),
+            ("c() { k can \"$1\"; }\nv=shop\nA=$(c $v)", "$(k can \"${v}\")"),
+            ("c() { k can \"$1\"; }\nv=shop\nread v\nA=$(c $v)", "$(c $v)"),
+            ("c() { k can \"$1\"; }\nfor v in 'a b' c; do A; done\nA=$(c $v)", "$(c $v)"),
+            ("c() { k can \"$1\"; }\nif x; then v=shop; fi\nA=$(c $v)", "$(c $v)"),
             ("a() { k get \"$1\"; }\nb() { a \"$2\"; }\nA=$(b x \"it's\")", "$(k get \"it's\")"),
             // An argument that is missing, is split, or is used in another way; a function that does more, or is redefined
             // later.

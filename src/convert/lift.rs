@@ -17,7 +17,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Kept, Label, Tally, classify::PIPEFAIL, shell::Scope, step::Step};
+use super::{
+    Kept, Label, Tally,
+    classify::PIPEFAIL,
+    shell::{Scope, join},
+    step::Step,
+};
 use crate::{
     bash::{self, tools::only_looks},
     hir::PhaseKind,
@@ -153,7 +158,7 @@ struct State {
 impl State {
     /// Resolves a path against the working directory; the result is relative to the task's directory, or absolute.
     fn at(&self, path: &str) -> String {
-        statement::join(self.workdir.as_deref().unwrap_or_default(), path)
+        join(self.workdir.as_deref().unwrap_or_default(), path)
     }
 
     /// Whether the script has created a directory.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
         inline::Functions,
         is_safe,
     },
+    source::normalize,
     template,
 };
 
@@ -147,7 +148,16 @@ impl Scope {
                         }
                     }
                 }
-                Part::Command { .. } | Part::Other => return None,
+                // `"$(dirname "$0")/x.yaml"`: a file next to the script.
+                Part::Command { text, quoted } => {
+                    let below = script_dir(&format!("$({text})"))?;
+                    let dir = join(&self.dir.to_string_lossy(), below);
+                    if !quoted && !whole && !is_safe(&dir) {
+                        return None;
+                    }
+                    out.push(Piece::Literal(dir));
+                }
+                Part::Other => return None,
             }
         }
         Some(out)
@@ -178,4 +188,46 @@ impl Scope {
             }
         }
     }
+}
+
+/// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: returns the directory relative to that of the script.
+pub fn script_dir(source: &str) -> Option<&'static str> {
+    let text: String = source.chars().filter(|c| !matches!(c, '"' | ' ' | '{' | '}')).collect();
+    let text =
+        text.replace("BASH_SOURCE[0]", "0").replace("BASH_SOURCE", "0").replace("--", "").replace(">/dev/null2>&1", "");
+    match text.as_str() {
+        "$(cd$(dirname$0)&&pwd)"
+        | "$(dirname$0)"
+        | "$(cd$(dirname$0);pwd)"
+        | "$(dirname$(realpath$0))"
+        | "$(dirname$(readlink-f$0))"
+        | "$(cd$(dirname$0)&&pwd-P)" => Some(""),
+        "$(cd$(dirname$0)/..&&pwd)" => Some(".."),
+        "$(cd$(dirname$0)/../..&&pwd)" => Some("../.."),
+        _ => None,
+    }
+}
+
+/// `"$(dirname "$0")/helpers.sh"`: returns the path after the directory.
+pub fn script_dir_prefix(source: &str) -> Option<&str> {
+    let text = source.trim_matches('"');
+    for prefix in [
+        "$(dirname \"$0\")/",
+        "${0%/*}/",
+        "$(dirname \"${BASH_SOURCE[0]}\")/",
+        "$(dirname \"$BASH_SOURCE\")/",
+        "$(dirname $0)/",
+    ] {
+        if let Some(rest) = text.strip_prefix(prefix) {
+            return (!rest.contains('$')).then_some(rest);
+        }
+    }
+    None
+}
+
+/// Joins two paths and normalizes the result.
+pub fn join(base: &str, below: &str) -> String {
+    let path = normalize(&Path::new(base).join(below));
+    let text = path.to_string_lossy().into_owned();
+    if text.is_empty() { ".".to_owned() } else { text }
 }

@@ -8,7 +8,7 @@ use super::{
     changes_nothing,
     command::{NOT_A_NUMBER, ONE_STATUS, PIPE_DENIED, Purpose, denied, expect_of},
     messages, read_only,
-    statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
+    statement::{self, here_string, runs_commands},
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -21,7 +21,7 @@ use crate::{
     builtin::command::ExitCode,
     convert::{
         Label,
-        shell::Text,
+        shell::{Text, join, script_dir, script_dir_prefix},
         step::{self, Step},
     },
     hir::PhaseKind,
@@ -493,10 +493,7 @@ impl<'a> Lifter<'a> {
             }
             return Some(());
         };
-        let mut value = match script_dir(&word.source) {
-            Some(below) => Text::literal(join(&st.scope.dir.to_string_lossy(), below)),
-            None => st.scope.parts(&word.parts, true)?,
-        };
+        let mut value = st.scope.parts(&word.parts, true)?;
         if let Some(override_of) = overridable(word)
             && override_of != assign.name
             && ast::is_name(override_of)

@@ -9,10 +9,7 @@ use std::{
 use super::{
     BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, TEMPORARY, allowed, messages,
     outcome,
-    statement::{
-        self, assigned, assigned_beyond, mentions, mentions_itself, prints, reads, script_dir, script_dir_prefix, sets,
-        touches, walk,
-    },
+    statement::{self, assigned, assigned_beyond, mentions, mentions_itself, prints, reads, sets, touches, walk},
 };
 use crate::{
     bash::{
@@ -24,7 +21,7 @@ use crate::{
     builtin::command::ExitCode,
     convert::{
         Piece, classify,
-        shell::{Scope, Text},
+        shell::{Scope, Text, script_dir, script_dir_prefix},
         step::{self, Step},
     },
     hir::PhaseKind,

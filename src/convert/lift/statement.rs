@@ -126,6 +126,21 @@ fn in_word(word: &Word, name: &str) -> bool {
     names.iter().any(|n| n == name) || ast::names_in(&word.source).iter().any(|n| n == name)
 }
 
+/// A text without its substitutions: `-n` in `$(kubectl get pods -n shop)` is not the variable `n`. Those with arithmetic
+/// stay, because a variable needs no `$` there.
+fn without_commands(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("$(") {
+        let end = ast::closing(&rest[at + 1..], b'(', b')').map_or(rest.len(), |end| at + 2 + end);
+        out += &rest[..at];
+        if rest[at..end].contains("((") {
+            out += &rest[at..end];
+        }
+        rest = &rest[end..];
+    }
+    out + rest
+}
+
 /// Whether a statement itself mentions a variable, not counting the statements inside it.
 pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
     let word = |w: &Word| in_word(w, name);
@@ -155,7 +170,9 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
                 || a.odd && a.array.is_none() && a.name == name
                 || a.export && a.name == name
         }),
-        Kind::Test(inner, _) => is_indirect(inner) || ast::names_in(inner).iter().any(|n| n == name) || bare(inner),
+        Kind::Test(inner, _) => {
+            is_indirect(inner) || ast::names_in(inner).iter().any(|n| n == name) || bare(&without_commands(inner))
+        }
         Kind::For { values, .. } => values.iter().any(word),
         Kind::Logged { file, .. } => word(file),
         Kind::Step(own) => own == name,
@@ -375,48 +392,6 @@ pub fn here_string(simple: &Simple) -> Option<Vec<Stmt>> {
     let print = Simple { words, ..Simple::default() };
     let stmt = |simple| Stmt { range: 0..0, kind: Kind::Simple(simple), comments: Vec::new(), background: false };
     Some(vec![stmt(print), stmt(filter)])
-}
-
-/// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: returns the directory relative to that of the script.
-pub fn script_dir(source: &str) -> Option<&'static str> {
-    let text: String = source.chars().filter(|c| !matches!(c, '"' | ' ' | '{' | '}')).collect();
-    let text =
-        text.replace("BASH_SOURCE[0]", "0").replace("BASH_SOURCE", "0").replace("--", "").replace(">/dev/null2>&1", "");
-    match text.as_str() {
-        "$(cd$(dirname$0)&&pwd)"
-        | "$(dirname$0)"
-        | "$(cd$(dirname$0);pwd)"
-        | "$(dirname$(realpath$0))"
-        | "$(dirname$(readlink-f$0))"
-        | "$(cd$(dirname$0)&&pwd-P)" => Some(""),
-        "$(cd$(dirname$0)/..&&pwd)" => Some(".."),
-        "$(cd$(dirname$0)/../..&&pwd)" => Some("../.."),
-        _ => None,
-    }
-}
-
-/// `"$(dirname "$0")/helpers.sh"`: returns the path after the directory.
-pub fn script_dir_prefix(source: &str) -> Option<&str> {
-    let text = source.trim_matches('"');
-    for prefix in [
-        "$(dirname \"$0\")/",
-        "${0%/*}/",
-        "$(dirname \"${BASH_SOURCE[0]}\")/",
-        "$(dirname \"$BASH_SOURCE\")/",
-        "$(dirname $0)/",
-    ] {
-        if let Some(rest) = text.strip_prefix(prefix) {
-            return (!rest.contains('$')).then_some(rest);
-        }
-    }
-    None
-}
-
-/// Joins two paths and normalizes the result.
-pub fn join(base: &str, below: &str) -> String {
-    let path = crate::source::normalize(&std::path::Path::new(base).join(below));
-    let text = path.to_string_lossy().into_owned();
-    if text.is_empty() { ".".to_owned() } else { text }
 }
 
 /// Whether programs read a variable by its name.
