@@ -1639,7 +1639,7 @@ impl<'a> Lifter<'a> {
         }
         let safe = list.iter().all(|(v, _)| crate::bash::is_safe(v));
         let last = after.is_empty() && st.tail;
-        let mut inner = State { tail: last, waiting: false, ..st.clone() };
+        let mut inner = State { tail: last, waiting: false, ..self.carried(body, st) };
         let hole = vec![crate::convert::shell::Piece::Hole {
             text: format!("{{{name}}}"),
             constant: None,
@@ -1704,9 +1704,21 @@ impl<'a> Lifter<'a> {
         Some((rest, true))
     }
 
+    /// The state at the beginning of any round of a loop: what the body sets may have the value of an earlier round.
+    fn carried(&self, body: &[Stmt], st: &State) -> State {
+        let mut names = Vec::new();
+        body.iter().for_each(|stmt| statement::assigned(stmt, &mut names));
+        let mut inner = st.clone();
+        for name in names.iter().filter(|name| st.scope.knows(name) && !self.tallies.contains(*name)) {
+            inner.scope.set(name, None);
+        }
+        inner
+    }
+
     /// A loop whose body is different for each value: converts each round on its own.
     fn rounds(&self, var: &str, list: &[(String, String)], body: &[Stmt], last: bool, st: &State) -> Option<Next> {
         (list.len() <= ROUNDS && !st.unrolled).then_some(())?;
+        let st = self.carried(body, st);
         let mut all = Out::none();
         for (at, (value, template)) in list.iter().enumerate() {
             (crate::template::escape(value) == *template).then_some(())?;
