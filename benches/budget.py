@@ -3,8 +3,8 @@
 
     budget.py [--gevals PATH] [--write] [CASE]...
 
-The program that `cargo build` makes is measured (`cargo test` makes another one, which is optimized): a regression shows at any
-optimization level, and the measurement does not depend on the load of the machine. A case that takes over 5 % more than the recorded figure fails (exit status 1), and so does one that
+The program that `cargo build` makes is measured: a regression shows at any optimization level, and the measurement does not depend on
+the load of the machine. A case that takes over 5 % more than the recorded figure fails (exit status 1), and so does one that
 takes over 5 % less, so that the figures stay accurate. `--write` records new figures; the commit that does so must give the reason.
 """
 import argparse
