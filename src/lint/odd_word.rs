@@ -123,9 +123,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 },
             );
         let Some((_, near)) = near.filter(|_| !is_of_program(word.text)) else { continue };
-        // A word of a message decides nothing, and the name of a variable is not a word of the prompt.
-        let is_variable = word.text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
-        if word.count == 1 && is_printed(word.place) || is_variable && near.spoken {
+        // A word of a message decides nothing, and `COLOR` does not misspell `colour` in a sentence of the prompt.
+        let is_upper = |text: &str| !text.bytes().any(|b| b.is_ascii_lowercase());
+        let is_variable = is_upper(word.text) && near.spoken && !is_upper(near.text);
+        if word.count == 1 && is_printed(word.place) || is_variable {
             continue;
         }
         if out.iter().any(|known| known.message.contains(word.text) || known.message.contains(near.text)) {

@@ -125,9 +125,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let is_newer = item.form.starts_with("image") && NEWER.is_match(&lower);
         let fits = |other: &Item| !is_newer && (!is_measured(&lower, &other.text) || !counts.contains(&span));
         let same = |other: &&&Item| other.form == item.form && fits(other);
-        if is_result(&item.text, &asked, &others) {
-            continue;
-        }
         if let [other] = free.iter().filter(same).collect::<Vec<_>>()[..] {
             let finding = disagrees(span, &item.text, &other.text, prompt);
             // The checks above may have reported the same disagreement.
@@ -178,17 +175,6 @@ fn is_added(lower: &str, number: &str) -> bool {
         is_taken(at)
             || ["add", "adding", "subtract", "by", "plus", "minus"].iter().any(|word| before.ends_with(word))
             || ["more", "additional", "extra", "further", "fewer"].iter().any(|word| behind.starts_with(word))
-    })
-}
-
-/// Whether a number of the prompt, added to one of the setup or subtracted from it, gives this number: 40 in stock, 15 are
-/// sold, and 25 are left. Of numbers below ten, this would be true by chance.
-fn is_result(text: &str, asked: &BTreeSet<Item>, others: &BTreeSet<Item>) -> bool {
-    let number = |text: &str| text.parse::<i64>().ok().filter(|number| (10..1_000_000).contains(number));
-    let Some(result) = number(text) else { return false };
-    asked.iter().filter_map(|said| number(&said.text)).any(|said| {
-        let mut known = others.iter().filter_map(|known| number(&known.text));
-        known.any(|known| known + said == result || (known - said).abs() == result)
     })
 }
 
@@ -613,11 +599,22 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             && !is_example(given)
             && given.parse::<f64>().ok() != value.parse::<f64>().ok()
             && !is_of_another(view, fact, given)
-            && !is_result(&value, &values(said), &mentioned(&facts::elsewhere(view).rest))
+            && !is_result(view, fact, said)
         {
             out.push(disagrees(fact.span, &value, given, prompt));
         }
     }
+}
+
+/// Whether a number of the prompt, added to what setup gives the field or subtracted from it, is the value: 40 in stock, 15 are sold,
+/// and 25 are left. Of numbers below ten, this would be true by chance.
+fn is_result(view: &TaskView<'_>, fact: &facts::Fact, said: &str) -> bool {
+    let number = |text: &str| text.parse::<i64>().ok().filter(|number| (10..1_000_000).contains(number));
+    let Some(result) = number(&fact.text()) else { return false };
+    let said: Vec<i64> = numbers_of(said).filter_map(|(_, text)| number(text)).collect();
+    let mut given =
+        facts::given(view).iter().filter(|given| given.key == fact.key).filter_map(|given| number(&given.text()));
+    given.any(|given| said.iter().any(|said| given + said == result || (given - said).abs() == result))
 }
 
 /// Whether setup gives a field this value, and another check requires the value from the prompt: there are two of them.
