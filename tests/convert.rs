@@ -375,7 +375,7 @@ fn wrong_conversions_are_detected() {
         // `mkdir`, and `rm -f` for a file that the task itself has created, are run by the jail, and never fail there.
         let lacks = |line: &str| fault.lines().any(|l| l.starts_with('-') && l[1..].trim() == line);
         let sure = fault.contains("run: mkdir") && lacks("continueOnError: true")
-            || fault.contains("run: rm -f \"$") && lacks("exitCode: any");
+            || fault.contains("run: rm -f \"$") && fault.contains(": \"{steps.") && lacks("exitCode: any");
         // The certificate itself reports that no world reached the changed command.
         let admitted = found.as_ref().is_ok_and(|c| c.unreached.iter().any(|command| concerns(fault, command)));
         // The requirement that is missing decides nothing in the right conversion either: other checks imply it, and the
@@ -1220,6 +1220,23 @@ fn large_values_reach_scripts_through_files() {
     assert!(proof.is_full(), "{proof:?}");
     let task = task_of("verify", script);
     let proof = proof_in_all(&[("task.yaml", &task)], &[&[by_variable, ("V=$(cat \"$V_FILE\")", ":")]]);
+    assert!(proof.is_full(), "{proof:?}");
+}
+
+/// A script names a file by the path of its own directory, a step by a relative path: the proof knows that both are the same.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn files_next_to_scripts_are_the_same_in_both() {
+    let task = "kind: Task\nmetadata: {name: t, difficulty: easy}\nsteps:\n  setup: {file: sql/setup.sh}\n  verify: {inline: psql -c 'SELECT 1'}\n  prompt: {inline: Do it.}\n";
+    let setup = "#!/usr/bin/env bash\nset -e\npsql -d shop -f \"$(dirname \"$0\")/schema.sql\"\ncurl -fsS -d @\"$(dirname \"$0\")/body.json\" http://shop/items\n";
+    let files = [
+        ("task.yaml", task),
+        ("sql/setup.sh", setup),
+        ("sql/schema.sql", "SELECT 1;\n"),
+        ("sql/other.sql", "SELECT 1;\n"),
+        ("sql/body.json", "{}\n"),
+    ];
+    let proof = proof_in(&files, &[("schema.sql", "other.sql"), ("body.json", "other.sql")]);
     assert!(proof.is_full(), "{proof:?}");
 }
 

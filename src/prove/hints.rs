@@ -1,12 +1,16 @@
 //! What scripts expect: the answers and files that their tests look for, and the requests that they make.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use serde_json::{Value, json};
 
 use super::{
     OUTSIDE, REAL, invert, kubectl,
     places::places,
+    shim::{TASK, in_task},
     side::traced,
     world::{Call, Half, Web, fits},
 };
@@ -171,9 +175,15 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             }
         }
         let mut line = split(&run, &variable).unwrap_or_default();
-        let normalized = |argv: Vec<String>| match operations {
-            true => kubectl::normal(Call { argv, stdin: None }).argv,
-            false => argv,
+        let cwd = Path::new(TASK).join(text("workdir").unwrap_or_default());
+        let normalized = |mut argv: Vec<String>| {
+            for word in argv.iter_mut().skip(1) {
+                *word = in_task(word, &cwd).unwrap_or_else(|| word.clone());
+            }
+            match operations {
+                true => kubectl::normal(Call { argv, stdin: None }).argv,
+                false => argv,
+            }
         };
         let Some(argv) = line.pop() else { return };
         for argv in line.into_iter().map(normalized) {

@@ -244,7 +244,7 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
             stdin = Some(manifest(&text));
             continue;
         }
-        let path = original(normalize(&cwd.join(&arg)));
+        let path = normalize(&cwd.join(&arg));
         if handed && cluster && path.is_file() {
             stdin = Some(manifest(&fs::read(&path).unwrap_or_default()));
             argv.push("-".to_owned());
@@ -257,10 +257,7 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
             continue;
         }
         file_next = cluster && matches!(arg.as_str(), "-f" | "--filename");
-        // `--from-file=./web.yaml`, `@./body.json`
-        let option = arg.find(['=', '@']).map_or(0, |at| at + 1);
-        let inside = [0, option].into_iter().find_map(|at| Some(format!("{}{}", &arg[..at], inside(&arg[at..], cwd)?)));
-        argv.push(inside.unwrap_or_else(|| fixed(&arg)));
+        argv.push(in_task(&arg, cwd).unwrap_or_else(|| fixed(&arg)));
     }
     if stdin.is_none()
         && reads_input(&argv)
@@ -280,20 +277,17 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
     Some(if world.operations { kubectl::normal(call) } else { call })
 }
 
-/// The path of an existing file of the task, relative to its directory, if a word is such a path.
-fn inside(word: &str, cwd: &Path) -> Option<String> {
-    let path = word.contains('/').then(|| original(normalize(&cwd.join(word))))?;
-    let inside = path.strip_prefix(TASK).ok().filter(|_| path.exists())?;
-    Some(inside.to_string_lossy().into_owned())
-}
-
-/// The path of what a path beside the copy of a script leads to: see [`crate::host::snapshot`].
-fn original(path: PathBuf) -> PathBuf {
-    let Ok(below) = path.strip_prefix("/tmp") else { return path };
-    let mut parts = below.components();
-    let is_copy = parts.next().is_some_and(|name| name.as_os_str().to_string_lossy().starts_with("gevals-"));
-    let place = Path::new("/").join(parts.as_path());
-    if is_copy && place.starts_with(TASK) { place } else { path }
+/// An argument that names a file of the task, as calls record it: with the path from the task's directory, also in
+/// `--from-file=./web.yaml` and `@./body.json`. `None` if it names none.
+pub fn in_task(arg: &str, cwd: &Path) -> Option<String> {
+    let value = arg.find(['=', '@']).map_or(0, |at| at + 1);
+    [0, value].into_iter().find_map(|at| {
+        let word = &arg[at..];
+        let path = word.contains('/').then(|| normalize(&cwd.join(word)))?;
+        let inside = path.strip_prefix(TASK).ok()?;
+        let is_path = word.starts_with("./") || word.starts_with("../") || path.exists();
+        is_path.then(|| format!("{}{}", &arg[..at], inside.display()))
+    })
 }
 
 /// Whether a word names an existing file by a relative path: `--cert=tls.crt`.

@@ -537,11 +537,10 @@ pub fn has_hung() -> bool {
     fs::remove_file(HUNG).is_ok()
 }
 
-/// Whether words match a pattern, in which `{…}` matches anything. The shims record `./web.yaml` as `web.yaml`.
+/// Whether words match a pattern, in which `{…}` matches anything.
 pub fn fits(pattern: &str, key: &str) -> bool {
     let (pattern, key): (Vec<&str>, Vec<&str>) = (pattern.split('\u{1f}').collect(), key.split('\u{1f}').collect());
-    let same = |p: &str, w: &str| p == w || p.strip_prefix("./") == Some(w) || hole(p, w).is_some();
-    pattern.len() == key.len() && pattern.iter().zip(&key).all(|(p, w)| same(p, w))
+    pattern.len() == key.len() && pattern.iter().zip(&key).all(|(p, w)| p == w || hole(p, w).is_some())
 }
 
 /// The `{…}` of a pattern's word, and the text in its place.
