@@ -90,7 +90,8 @@ fn options(list: &[Stmt]) -> HashMap<String, String> {
     found.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The variables that only loops over plain words and assignments of plain words at the top level set.
+/// The variables that only loops over plain words and assignments of plain words at the top level set. None if another file or a
+/// computed command may set variables.
 fn plain(list: &[Stmt]) -> HashSet<String> {
     fn look(stmt: &Stmt, top: bool, found: &mut HashMap<String, bool>) {
         let is_plain = |word: &Word| word.literal().is_some_and(|text| is_safe(&text));
@@ -102,6 +103,11 @@ fn plain(list: &[Stmt]) -> HashSet<String> {
             Kind::For { var, values, .. } => set(var, values.iter().all(is_plain)),
             Kind::Count { var, .. } => set(var, false),
             // `read name`, `printf -v name`, `unset name`
+            Kind::Simple(simple)
+                if matches!(simple.words.first().map(|w| w.source.as_str()), Some("source" | "." | "eval")) =>
+            {
+                found.insert("IFS".to_owned(), false);
+            }
             Kind::Simple(simple) => simple.words.iter().skip(1).for_each(|word| {
                 if ast::is_name(&word.source) && found.contains_key(&word.source) {
                     found.insert(word.source.clone(), false);
@@ -116,6 +122,10 @@ fn plain(list: &[Stmt]) -> HashSet<String> {
     // A second time, because a later statement may set what an earlier one has named.
     for _ in 0..2 {
         list.iter().for_each(|stmt| look(stmt, true, &mut found));
+    }
+    // It decides what a word is.
+    if found.contains_key("IFS") {
+        return HashSet::new();
     }
     found.into_iter().filter_map(|(name, plain)| plain.then_some(name)).collect()
 }
@@ -421,6 +431,8 @@ mod tests {
             ("c() { k can \"$1\"; }\nv=shop\nread v\nA=$(c $v)", "$(c $v)"),
             ("c() { k can \"$1\"; }\nfor v in 'a b' c; do A; done\nA=$(c $v)", "$(c $v)"),
             ("c() { k can \"$1\"; }\nif x; then v=shop; fi\nA=$(c $v)", "$(c $v)"),
+            ("c() { k can \"$1\"; }\nv=shop\n. lib.sh\nA=$(c $v)", "$(c $v)"),
+            ("c() { k can \"$1\"; }\nv=a-b\nIFS=-\nA=$(c $v)", "$(c $v)"),
             ("a() { k get \"$1\"; }\nb() { a \"$2\"; }\nA=$(b x \"it's\")", "$(k get \"it's\")"),
             // An argument that is missing, is split, or is used in another way; a function that does more, or is redefined
             // later.

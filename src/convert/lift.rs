@@ -161,6 +161,12 @@ impl State {
         join(self.workdir.as_deref().unwrap_or_default(), path)
     }
 
+    /// What follows runs in that directory. Paths relative to the old one now lead elsewhere.
+    fn enter(&mut self, folder: &str) {
+        self.workdir = Some(self.at(folder));
+        self.scope.moved();
+    }
+
     /// Whether the script has created a directory.
     fn has_made(&self, folder: &str) -> bool {
         self.folders.iter().any(|made| Path::new(made).starts_with(self.at(folder)))

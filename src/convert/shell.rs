@@ -92,8 +92,11 @@ pub struct Scope {
     pub files: HashMap<String, String>,
     /// Arrays of words.
     pub arrays: HashMap<String, Vec<Text>>,
-    /// The directory of the scripts, as a path from the directory in which their commands run.
-    pub dir: PathBuf,
+    /// The directory of the script, as a path from the directory in which its commands run. `None` if that is not known: `$0` of an
+    /// inline script without `#!` is the shell.
+    pub dir: Option<PathBuf>,
+    /// Variables whose value is a path from that directory.
+    pub beside: HashSet<String>,
     /// Variables that the script only initializes with a number and increments.
     pub counters: std::collections::HashSet<String>,
     /// Variables that some statement of the script sets in a way that cannot be tracked.
@@ -103,6 +106,7 @@ pub struct Scope {
 impl Scope {
     pub fn set(&mut self, name: &str, value: Option<Text>) {
         self.files.remove(name);
+        self.beside.remove(name);
         self.vars.insert(name.to_owned(), value);
     }
 
@@ -150,8 +154,7 @@ impl Scope {
                 }
                 // `"$(dirname "$0")/x.yaml"`: a file next to the script.
                 Part::Command { text, quoted } => {
-                    let below = script_dir(&format!("$({text})"))?;
-                    let dir = join(&self.dir.to_string_lossy(), below);
+                    let dir = self.beside(script_dir(&format!("$({text})"))?)?;
                     if !quoted && !whole && !is_safe(&dir) {
                         return None;
                     }
@@ -161,6 +164,28 @@ impl Scope {
             }
         }
         Some(out)
+    }
+
+    /// A path below the directory of the script.
+    pub fn beside(&self, below: &str) -> Option<String> {
+        Some(join(&self.dir.as_ref()?.to_string_lossy(), below))
+    }
+
+    /// Whether the value of a word is a path from the directory of the script.
+    pub fn is_beside(&self, parts: &[Part]) -> bool {
+        parts.iter().any(|part| match part {
+            Part::Command { .. } => true,
+            Part::Var { name, .. } => self.beside.contains(name),
+            _ => false,
+        })
+    }
+
+    /// The commands run in another directory now.
+    pub fn moved(&mut self) {
+        self.dir = None;
+        for name in std::mem::take(&mut self.beside) {
+            self.set(&name, None);
+        }
     }
 
     fn variable(&self, name: &str, default: Option<&[Part]>) -> Option<Text> {

@@ -21,7 +21,7 @@ use crate::{
     builtin::command::ExitCode,
     convert::{
         Label,
-        shell::{Text, join, script_dir, script_dir_prefix},
+        shell::{Text, script_dir, script_dir_prefix},
         step::{self, Step},
     },
     hir::PhaseKind,
@@ -373,17 +373,22 @@ impl<'a> Lifter<'a> {
                 if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) => {}
             _ => statement::assigned(stmt, &mut names),
         }
-        statement::walk(stmt, &mut |s| {
-            if let Kind::Simple(simple) = &s.kind
-                && let Some(body) = self.name(simple).and_then(|n| st.scope.functions.get(n))
-            {
-                body.iter().for_each(|s| statement::assigned_beyond(s, &mut names));
-            }
-        });
+        self.set_by_functions(stmt, st, &mut names);
         let read = |name: &String| {
             !self.tallies.contains(name) && statement::reads(after.iter().filter(|s| !self.idle(s)), name)
         };
         names.iter().any(read)
+    }
+
+    /// Collects the variables that the functions set that a statement calls.
+    fn set_by_functions(&self, stmt: &Stmt, st: &State, names: &mut Vec<String>) {
+        statement::walk(stmt, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind
+                && let Some(body) = self.name(simple).and_then(|n| st.scope.functions.get(n))
+            {
+                body.iter().for_each(|s| statement::assigned_beyond(s, names));
+            }
+        });
     }
 
     /// A counter of failures has changed: the check has failed, and the rest of the list only counts, prints or returns.
@@ -494,6 +499,7 @@ impl<'a> Lifter<'a> {
             return Some(());
         };
         let mut value = st.scope.parts(&word.parts, true)?;
+        let is_beside = st.scope.is_beside(&word.parts);
         if let Some(override_of) = overridable(word)
             && override_of != assign.name
             && ast::is_name(override_of)
@@ -511,6 +517,9 @@ impl<'a> Lifter<'a> {
             st.exported.push((assign.name.clone(), text));
         }
         st.scope.set(&assign.name, Some(value));
+        if is_beside {
+            st.scope.beside.insert(assign.name.clone());
+        }
         Some(())
     }
 
@@ -590,7 +599,7 @@ impl<'a> Lifter<'a> {
             "cd" => {
                 let text = argument?.source.clone();
                 let to = match script_dir(&text) {
-                    Some(below) => join(&st.scope.dir.to_string_lossy(), below),
+                    Some(below) => st.scope.beside(below)?,
                     None => self.fixed(&st.scope.word(argument?)?)?,
                 };
                 if to == "." {
@@ -600,8 +609,7 @@ impl<'a> Lifter<'a> {
                 if !guarded || to.starts_with('/') {
                     return None;
                 }
-                let base = st.workdir.clone().unwrap_or_default();
-                st.workdir = Some(join(&base, &to));
+                st.enter(&to);
                 Some(Next::Idle(None))
             }
             "shift" if st.function && argument.is_none() => self.shifted(st).map(|()| Next::Idle(None)),
@@ -963,7 +971,7 @@ impl<'a> Lifter<'a> {
             true => Out::none(),
             false => self.command(&Simple { words, ..Simple::default() }, st, false)?,
         };
-        st.workdir = Some(join(&st.workdir.clone().unwrap_or_default(), &folder));
+        st.enter(&folder);
         Some(out)
     }
 
@@ -1466,7 +1474,7 @@ impl<'a> Lifter<'a> {
     /// Reads a file of functions and constants.
     fn source(&self, path: &Word, st: &mut State) -> Option<()> {
         let path = match script_dir_prefix(&path.source) {
-            Some(below) => join(&st.scope.dir.to_string_lossy(), below),
+            Some(below) => st.scope.beside(below)?,
             None => self.fixed(&st.scope.word(path)?)?,
         };
         let base = self.shared.dir.join(st.workdir.as_deref().unwrap_or_default());
@@ -1479,7 +1487,7 @@ impl<'a> Lifter<'a> {
         st.scope.sourced.extend(functions);
         let here = st.scope.dir.clone();
         if let Some(folder) = std::path::Path::new(&path).parent() {
-            st.scope.dir = folder.to_path_buf();
+            st.scope.dir = Some(folder.to_path_buf());
         }
         for stmt in &list {
             match &stmt.kind {
@@ -1707,10 +1715,16 @@ impl<'a> Lifter<'a> {
     /// The state at the beginning of any round of a loop: what the body sets may have the value of an earlier round.
     fn carried(&self, body: &[Stmt], st: &State) -> State {
         let mut names = Vec::new();
-        body.iter().for_each(|stmt| statement::assigned(stmt, &mut names));
+        for stmt in body {
+            statement::assigned(stmt, &mut names);
+            self.set_by_functions(stmt, st, &mut names);
+        }
         let mut inner = st.clone();
-        for name in names.iter().filter(|name| st.scope.knows(name) && !self.tallies.contains(*name)) {
-            inner.scope.set(name, None);
+        for name in names.iter().filter(|name| !self.tallies.contains(*name)) {
+            inner.scope.arrays.remove(name);
+            if st.scope.knows(name) {
+                inner.scope.set(name, None);
+            }
         }
         inner
     }
@@ -1768,7 +1782,7 @@ impl<'a> Lifter<'a> {
                 return None;
             };
         }
-        let st = &State { waiting: true, ..st.clone() };
+        let st = &State { waiting: true, ..self.carried(body, st) };
         let out = if until { self.check(condition, st)? } else { self.deny(condition, st)? };
         Some(Next::Steps(self.eventually(out, 300, interval), 1))
     }
@@ -1951,7 +1965,7 @@ impl<'a> Lifter<'a> {
                 None => looks.push(stmt.clone()),
             }
         }
-        let mut inner = State { tail: false, waiting: true, fragile: st.errexit, ..st.clone() };
+        let mut inner = State { tail: false, waiting: true, fragile: st.errexit, ..self.carried(&looks, st) };
         inner.scope.set(var, None);
         let mut flags = Vec::new();
         set_in(&looks, &mut flags);

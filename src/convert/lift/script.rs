@@ -305,7 +305,9 @@ fn own_scope(body: &[Stmt]) -> bool {
 }
 
 fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
+    let is_file = source.file.is_some() || source.text.starts_with("#!");
     let mut scope = Scope::default();
+    scope.dir = is_file.then(PathBuf::new);
     for stmt in list {
         walk(stmt, &mut |s| {
             if let Kind::Simple(simple) = &s.kind
