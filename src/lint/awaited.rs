@@ -46,13 +46,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let mut found: Vec<(Span, String)> = Vec::new();
-    let any = script_waits(view, None);
+    let waits = waits(view);
+    let any = !waits.is_empty();
     if !any {
         view.task.verify.steps.iter().for_each(|step| step.walk(&mut |step| found.extend(late(step))));
     }
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         let runs = script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl");
-        for run in runs.filter(|run| !script_waits(view, Some((run.content, run.statement.range.start)))) {
+        for run in runs.filter(|run| !has_waited(&waits, run.content, run.statement.range.start)) {
             let path = run
                 .words
                 .iter()
@@ -140,31 +141,36 @@ fn step_waits(view: &TaskView<'_>) -> bool {
     waits
 }
 
-/// Whether a script of verify waits. In the script that contains `place`, only the code before it counts.
-fn script_waits(view: &TaskView<'_>, place: Option<(&Content, usize)>) -> bool {
-    view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).any(|script| {
+/// The scripts of verify that wait, and where each waits for the first time.
+fn waits<'a>(view: &'a TaskView<'_>) -> Vec<(&'a Content, usize)> {
+    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+    let first = scripts.filter_map(|script| {
         let content = &*script.content;
-        // A function runs where it is called, so the whole script counts.
-        let in_function = |at: usize| {
-            content.program.body.iter().any(|s| matches!(s.kind, Kind::Function { .. }) && s.range.contains(&at))
-        };
-        let own = place.filter(|(own, at)| std::ptr::eq(*own, content) && !in_function(*at));
-        let end = own.map_or(usize::MAX, |(_, at)| at);
-        let mut waits = !content.program.sound;
+        let sleeps = content.text.contains("sleep");
+        let mut first = (!content.program.sound).then_some(0);
         content.program.walk(&mut |s| {
-            if s.range.start > end {
-                return;
+            let waits = matches!(s.kind, Kind::Loop { .. }) && sleeps
+                || matches!(s.name(), "sleep" | "timeout" | "source" | "." | "make" | "python3" | "python")
+                || s.words()
+                    .iter()
+                    .any(|word| matches!(word.text.as_str(), "wait" | "rollout" | "--wait" | "--watch" | "-w"))
+                || s.words().first().is_some_and(|word| word.text.contains('/') || word.text.contains("wait"));
+            if waits {
+                first = Some(first.map_or(s.range.start, |known: usize| known.min(s.range.start)));
             }
-            waits |= matches!(s.kind, Kind::Loop { .. }) && content.text.contains("sleep");
-            waits |= matches!(s.name(), "sleep" | "timeout" | "source" | "." | "make" | "python3" | "python");
-            waits |= s
-                .words()
-                .iter()
-                .any(|word| matches!(word.text.as_str(), "wait" | "rollout" | "--wait" | "--watch" | "-w"));
-            waits |= s.words().first().is_some_and(|word| word.text.contains('/') || word.text.contains("wait"));
         });
-        waits
-    })
+        Some((content, first?))
+    });
+    first.collect()
+}
+
+/// Whether something has waited before this place of a script. A function runs where it is called, so for one, the whole script counts.
+fn has_waited(waits: &[(&Content, usize)], content: &Content, place: usize) -> bool {
+    let in_function = || {
+        let mut functions = content.program.body.iter().filter(|s| matches!(s.kind, Kind::Function { .. }));
+        functions.any(|s| s.range.contains(&place))
+    };
+    waits.iter().any(|(other, first)| !std::ptr::eq(*other, content) || *first <= place || in_function())
 }
 
 /// Whether a prompt asks for something that starts pods.
