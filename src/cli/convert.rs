@@ -495,7 +495,9 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
         };
         let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
         let shown = first.counter_example.as_ref().and_then(|example| example.lines().next());
-        let why = shown.map(|example| format!("the full conversion was refuted: {example}"));
+        let refutation = shown.map(|example| format!("the full conversion was refuted: {example}"));
+        let lacks = first.lacks();
+        let why = refutation.or_else(|| Some(format!("the full conversion was not proved: {}", lacks.first()?)));
         let mut refuted = first.counter_example.is_some();
         let mut tries = less(outcome, &first).into_iter();
         let mut worlds = first.seeds;
