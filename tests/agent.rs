@@ -1,6 +1,5 @@
 //! The agents, and above all: a prompt reaches a shell agent as data, whatever it contains and wherever it appears.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 use std::{
     path::Path,

@@ -1,16 +1,12 @@
 //! Agents from end to end: gevals as users run it, with real sockets and processes, and real servers behind the proxy.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
-#[path = "support/model.rs"]
-mod model;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
-
-use model::{Asked, Model, Reply, call, text};
 use serde_json::{Value, json};
-use world::{Ran, World};
+
+use crate::support::{
+    model::{Asked, Model, Reply, call, text},
+    world::{Ran, World},
+};
 
 const KEY: &str = "sk-this-key-is-never-printed";
 
@@ -575,7 +571,7 @@ fn the_replay_of_the_quickstart_passes() {
 fn acp(world: &World) {
     let exe = std::env::current_exe().unwrap();
     let file = format!(
-        "kind: Agent\nmetadata: {{name: fake}}\nacp:\n  cmd: {}\n  args: [fake_acp_agent, --exact, --ignored, --nocapture]\n\
+        "kind: Agent\nmetadata: {{name: fake}}\nacp:\n  cmd: {}\n  args: [agents::fake_acp_agent, --exact, --ignored, --nocapture]\n\
          skills: {{mountPath: .fake/skills, toolName: Load}}\n",
         exe.display()
     );
@@ -1045,7 +1041,7 @@ fn an_unreadable_call_fails_the_task_without_a_retry() {
         let world = world("type: file, path: agent.yaml");
         let call = format!(r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{params}}}"#);
         let line = format!(
-            "FAKE_URL={{{{ .McpServerFileArgs }}}} FAKE_CALL=\"$(cat WORLD/call)\" {} fake_raw_client --exact --ignored > WORLD/client 2>&1; echo {{{{ .Prompt }}}} > WORLD/prompt; echo x >> WORLD/turns; echo done",
+            "FAKE_URL={{{{ .McpServerFileArgs }}}} FAKE_CALL=\"$(cat WORLD/call)\" {} agents::fake_raw_client --exact --ignored > WORLD/client 2>&1; echo {{{{ .Prompt }}}} > WORLD/prompt; echo x >> WORLD/turns; echo done",
             exe.display()
         );
         world.write("call", &call);
@@ -1093,7 +1089,8 @@ fn missing_usage_is_estimated_and_calls_of_unknown_tools_are_recorded() {
 fn an_agent_that_made_calls_counts_as_started_whatever_its_exit_status() {
     let world = world("type: file, path: agent.yaml");
     let exe = std::env::current_exe().unwrap();
-    let client = format!("FAKE_URL={{{{ .McpServerFileArgs }}}} {} fake_mcp_client --exact --ignored", exe.display());
+    let client =
+        format!("FAKE_URL={{{{ .McpServerFileArgs }}}} {} agents::fake_mcp_client --exact --ignored", exe.display());
     world.write(
         "agent.yaml",
         &format!("kind: Agent\nmetadata: {{name: sh}}\ncommands:\n  argTemplateMcpServer: '{{{{ .URL }}}}'\n  runPrompt: '{client} && no-such-notifier {{{{ .Prompt }}}}'\n"),

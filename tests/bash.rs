@@ -1,6 +1,5 @@
 //! Scripts as statements, the statuses with which they can end, and the findings of rules in scripts that authors
 //! write.
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 use std::{path::Path, sync::Arc};
 

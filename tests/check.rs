@@ -1,14 +1,8 @@
 //! `gevals check` and `gevals lock` as people and hooks use them: changes and what they affect, watching, secrets,
 //! drift; and the script of the GitHub Action.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with the tests of the command line")]
-mod world;
-#[path = "check/index.rs"]
 mod index;
-#[path = "check/kept.rs"]
 mod kept;
 
 use std::{
@@ -19,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use world::World;
+use crate::support::world::{self, World};
 
 const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{glob: tasks/*/task.yaml}]\n";
 const MCP: &str = "mcpServers:\n  notes: {command: gevals, args: [demo-server], enableAllTools: true}\n";

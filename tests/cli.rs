@@ -1,17 +1,13 @@
 //! The command line from end to end: real processes, and nothing but sh and gevals itself.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{collections::BTreeSet, io::BufRead, os::unix::fs::PermissionsExt, process::Stdio};
 
 use gevals::event::{Event, EventKind};
 use rustix::process::Signal;
 use serde_json::Value;
-use world::World;
+
+use crate::support::world::{self, World};
 
 /// A check that passes, and could fail.
 const OK: &str = "test -d WORLD";

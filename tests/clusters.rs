@@ -2,11 +2,6 @@
 //! `KUBEBUILDER_ASSETS` or on `PATH`); if they are not available, the tests that start one report that they did not
 //! run.
 #![cfg(all(feature = "kubernetes", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     path::Path,
@@ -16,7 +11,8 @@ use std::{
 
 use gevals::cluster::plane;
 use rustix::process::Signal;
-use world::{Ran, World};
+
+use crate::support::world::{Ran, World};
 
 /// Starting two control planes at once takes half a minute on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,10 +1,10 @@
 //! `gevals convert` on our own legacy tasks: the guarantees of every conversion, and the proof of each.
 //!
-//! The proof runs in bubblewrap, which `cargo test` does not require: `cargo test --test convert -- --ignored` runs it.
+//! The proof runs in bubblewrap, which `cargo test` does not require: `cargo test --test all convert:: -- --ignored` runs it.
 //! If bubblewrap does not work, the proof fails with a message, because a skipped proof proves nothing. `GEVALS_SEEDS`
 //! sets the number of random worlds per task in addition to those with a purpose (6), `GEVALS_MUTANTS` the number of
 //! mistaken conversions (40), `GEVALS_BIN` the program that proves: a release binary is faster.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
+#![cfg(all(feature = "kubernetes", target_os = "linux"))]
 
 use std::{
     fs,
@@ -25,6 +25,11 @@ use gevals::{
     project::TaskUnit,
     prove,
     source::{Files, MemoryFiles, Sources},
+};
+
+use crate::support::{
+    kubelet, page,
+    world::{self, World},
 };
 
 /// Legacy tasks: a corpus for which the converter was written, and three sets written to test it on others. The tasks of the second of
@@ -234,7 +239,6 @@ fn the_statistics_of_the_converter_are_correct() {
 
 /// Statements of the first two sets that became steps, without those whose kubectl command remained a command.
 #[test]
-#[cfg(feature = "kubernetes")]
 fn most_statements_become_operations() {
     let suite = Suite::new();
     let (mut all, mut operations) = (0, 0);
@@ -283,7 +287,6 @@ fn original_and_conversion_do_the_same() {
 }
 
 #[test]
-#[cfg(feature = "kubernetes")]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn operations_do_what_commands_of_kubectl_did() {
     do_the_same(Target::Kubernetes);
@@ -435,20 +438,7 @@ fn five_hundred_tasks_take_a_second() {
     assert!(took < limit, "{took} s");
 }
 
-#[cfg(feature = "kubernetes")]
-#[path = "support/kubelet.rs"]
-mod kubelet;
-#[cfg(feature = "kubernetes")]
-#[path = "convert/on_api.rs"]
 mod on_api;
-#[expect(dead_code, reason = "shared with other tests")]
-#[path = "support/page.rs"]
-mod page;
-#[expect(dead_code, reason = "shared with other tests")]
-#[path = "support/world.rs"]
-mod world;
-
-use world::World;
 
 const NOTES: &str = "#!/usr/bin/env bash\nsource \"$(dirname \"$0\")/../lib/ns.sh\"\nhas_ns \"$NAME\" || exit 1\nkubectl get ns | md5sum > sum\n";
 

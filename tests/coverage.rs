@@ -1,6 +1,5 @@
 //! `tests/coverage.md`: every known mistake is reported by the rule that the table names, or is outside the scope of
 //! `check`.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its fixtures")]
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,5 @@
 //! Findings as text, as lines and as data, and fixes: properties that hold for any text and any span.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::path::Path;
 
 use gevals::{

@@ -5,14 +5,6 @@
 //! the types of Kubernetes 1.33, because the API may be older and drop unknown fields. Argo and Tekton: the JSON
 //! Schemas in `engines/`, and a real API on which their resources are installed. Each method must detect injected faults.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/packed.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod packed;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,12 +14,15 @@ use std::{
 };
 
 use gevals::pack::{self, Manifest, Need};
-use packed::{EVAL, json, told};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Deserialize;
 use serde_json::Value;
-use world::World;
+
+use crate::support::{
+    packed::{EVAL, json, told},
+    world::{self, World},
+};
 
 const GOOD: &str = "kind: Task
 apiVersion: mcp-eval/v1

@@ -1,13 +1,5 @@
 //! The evals primitive from end to end: listing, checking and serving, between real processes.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/mcp.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod fakes;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -16,14 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fakes::Agent;
 use gevals::{
     evals::Shipped,
     mcp::{Client, ClientOptions, HubOptions, SessionKind, demo},
     primitive::LIST_CHANGED,
 };
 use serde_json::{Value, json};
-use world::{World, gevals};
+
+use crate::support::{
+    mcp::{self as fakes, Agent},
+    world::{World, gevals},
+};
 
 const EVALS: &str = r#"kind: McpEvals
 server: notes

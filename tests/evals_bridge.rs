@@ -1,14 +1,6 @@
 //! Evals made from other sources, and what is made from evals: suites drafted from the tools of a server, and portable
 //! tasks, in both directions.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/model.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod model;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::path::Path;
 
@@ -22,10 +14,13 @@ use gevals::{
     source::{MemoryFiles, Sources},
     yaml,
 };
-use model::{Model, call, text};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Map, Value, json};
-use world::{World, gevals};
+
+use crate::support::{
+    model::{self, Model, call, text},
+    world::{World, gevals},
+};
 
 /// A server whose tools answer in every way, and log that they were called.
 const SERVER: &str = r#"#!/usr/bin/env python3

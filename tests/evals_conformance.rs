@@ -1,10 +1,5 @@
 //! `gevals evals conformance` with a correct server, the shim, and servers that each violate one requirement.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,7 +7,8 @@ use std::{
 };
 
 use serde_json::Value;
-use world::{Ran, World, gevals};
+
+use crate::support::world::{Ran, World, gevals};
 
 /// Each fault of the server, and the requirement that it violates.
 const WRONG: [(&str, &str); 44] = [

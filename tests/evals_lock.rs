@@ -1,13 +1,9 @@
 //! `gevals evals lock` and `diff`: what a server ships now, compared with what it shipped when it was locked.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use serde_json::{Value, json};
-use world::{Ran, World, gevals};
+
+use crate::support::world::{Ran, World, gevals};
 
 const EVALS: &str = r#"kind: McpEvals
 evals:

@@ -1,22 +1,17 @@
 //! Running and evaluating the evals that a server ships: real servers, and a model at a real socket.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/model.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod model;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     io::Write,
     process::{Command, Stdio},
 };
 
-use model::{Model, Reply, call, text};
 use serde_json::{Value, json};
-use world::{World, gevals};
+
+use crate::support::{
+    model::{Model, Reply, call, text},
+    world::{self, World, gevals},
+};
 
 const MISSING: &str = r#"
   - id: no-such-note

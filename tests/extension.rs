@@ -1,6 +1,5 @@
 //! Extensions as programs: both protocols, and programs that follow neither.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -15,11 +14,8 @@ use gevals::{
     plan,
 };
 use serde_json::{Value, json};
-use world::World;
 
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
+use crate::support::world::World;
 
 /// A directory with programs.
 struct Programs(tempfile::TempDir);
@@ -649,7 +645,7 @@ fn endless_output_of_an_extension_uses_no_memory() {
     }
 }
 
-/// In the median, at most a millisecond (`cargo test --test extension -- --ignored --nocapture`).
+/// In the median, at most a millisecond (`cargo test --test all extension:: -- --ignored --nocapture`).
 #[tokio::test]
 #[ignore = "measures; benches/README.md has the figure"]
 async fn the_overhead_of_a_call() {

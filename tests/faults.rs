@@ -1,14 +1,9 @@
 //! `kill -9` at random moments, of runs and of recoveries: nothing leaks, no finished cleanup is repeated, no result is
 //! lost.
 //!
-//! Thirty kills by default; `GEVALS_KILLS=1000 cargo test --release --test faults -- --nocapture` prints a table for
+//! Thirty kills by default; `GEVALS_KILLS=1000 cargo test --release --test all faults:: -- --nocapture` prints a table for
 //! more of them.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +18,8 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::Value;
-use world::World;
+
+use crate::support::world::World;
 
 /// Creates a directory and files in it, leaves a process behind that has left its process group, sets up rounds of a
 /// loop with a group each, and cleans up step by step. Every cleanup step logs its name before it acts.

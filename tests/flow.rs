@@ -1,22 +1,17 @@
 //! The course of a run, step by step, in each dialect: the pages in `flow/`. A case consists of files and the events of
 //! running them: every action that ended, with its outcome, every verdict, and the exit status.
 //!
-//! `BLESS=1 cargo test --test flow` updates the pages with the current events. Review what it writes.
+//! `BLESS=1 cargo test --test all flow::` updates the pages with the current events. Review what it writes.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/page.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod page;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{fmt::Write, path::Path, sync::Mutex};
 
 use gevals::event::{Event, EventKind};
-use page::{Block, Page, pages};
-use world::World;
+
+use crate::support::{
+    page::{Block, Page, pages},
+    world::World,
+};
 
 #[test]
 fn runs_match_their_pages() {

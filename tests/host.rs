@@ -1,6 +1,5 @@
 //! The real host: processes, signals, pipes, files, HTTP.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 use gevals::host::{
     Exec, Exit, FakeHost, Finished, Host, HttpFaultKind, HttpRequest, RealHost, StartFault, disk, fake::Answer,

@@ -1,10 +1,5 @@
 //! Hostile MCP servers over HTTP: each one leads to a clear outcome, in time, and with bounded memory.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -15,7 +10,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use world::World;
+
+use crate::support::world::{self, World};
 
 /// What a server does when it receives the request.
 type Deed = fn(&Value, &mut TcpStream) -> std::io::Result<()>;

@@ -1,14 +1,9 @@
 //! The invariants of the compiler, over generated files: there is a plan if and only if there is no hard error; what
 //! checks, decodes; a plan depends on the content of a file, not on its spelling. (*Executed ⊆ planned* is in
 //! tests/run.rs.)
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-#[path = "support/documents.rs"]
-mod documents;
 
 use std::path::PathBuf;
 
-use documents::{document, fault, portable, spoil, steps};
 use gevals::{
     Compiled, compile,
     diagnostic::Strength,
@@ -18,6 +13,8 @@ use gevals::{
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
+
+use crate::support::documents::{document, fault, portable, spoil, steps};
 
 /// Compiles a file in a directory that contains what it may refer to.
 fn compiled(text: &str) -> (Compiled, Sources) {

@@ -1,17 +1,13 @@
 //! Journals from end to end: recover, resume, kept worlds, recordings, and full disks.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{fs, path::PathBuf};
 
 use gevals::{event::recording::Line, schema};
 use rustix::process::Signal;
 use serde_json::Value;
-use world::{Ran, World};
+
+use crate::support::world::{Ran, World};
 
 /// An eval `e` of portable tasks, each given by its name and the rest of its spec.
 fn tasks(tasks: &[(&str, &str)]) -> World {

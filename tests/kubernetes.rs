@@ -9,14 +9,7 @@
 //! neither, the test reports that it did not run. If the API has nodes of its own, they run the pods; the parts that
 //! depend on the simulated kubelet are then not run, which is reported. Otherwise, the tests simulate the kubelet for
 //! their namespaces, which begin with `gevals-`.
-#![cfg(feature = "kubernetes")]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/kubelet.rs"]
-mod kubelet;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
+#![cfg(all(feature = "kubernetes", target_os = "linux"))]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,7 +40,8 @@ use tokio::{
     sync::{Mutex as Turn, oneshot},
     task::JoinHandle,
 };
-use world::World;
+
+use crate::support::{kubelet, world::World};
 
 /// A control plane, stopped when it is dropped.
 struct Plane {

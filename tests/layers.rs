@@ -3,7 +3,6 @@
 //!
 //! The tests read tokens, not the syntax tree: comments, literals and `#[cfg(test)]` items are left out; names made by
 //! macros are not seen.
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads the sources")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +40,12 @@ fn only_the_edge_uses_the_outside_world() {
     let edge: BTreeSet<_> = block("edge").split_whitespace().map(str::to_string).collect();
     let mut faults = Vec::new();
     for (file, _) in sources().into_iter().filter(|(_, module)| !edge.contains(module)) {
-        let named = paths(&tokens(&fs::read_to_string(&file).unwrap()), "std");
+        let tokens = tokens(&fs::read_to_string(&file).unwrap());
+        // In the edge, clippy itself reports an expectation without a call that it disallows.
+        if paths(&tokens, "clippy").contains("disallowed_methods") {
+            faults.push(format!("{}: clippy accepts IO in the core", file.display()));
+        }
+        let named = paths(&tokens, "std");
         for name in named.iter().filter(|n| ["fs", "env", "net", "process"].contains(&n.as_str())) {
             faults.push(format!("{}: `std::{name}` in the core", file.display()));
         }

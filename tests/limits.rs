@@ -1,17 +1,12 @@
 //! Usage and limits of a run: calls that were not made, tokens, cost, time. As users see them, end to end.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
-#[path = "support/model.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod model;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
-
-use model::{Model, call, text};
 use serde_json::{Value, json};
-use world::{ACP, World, result};
+
+use crate::support::{
+    model::{self, Model, call, text},
+    world::{ACP, World, result},
+};
 
 const MCP: &str = "
 mcpServers:

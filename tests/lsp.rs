@@ -1,22 +1,10 @@
 //! `gevals lsp` as an editor uses it: a process, its standard streams, and messages in the order of an editing session.
-#![cfg(target_os = "linux")]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+#![cfg(all(feature = "run", target_os = "linux"))]
 
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
-
-#[path = "support/page.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod page;
-
-#[path = "lsp/rename.rs"]
 mod rename;
 
-#[path = "lsp/replay.rs"]
 mod replay;
 
-#[path = "lsp/typing.rs"]
 mod typing;
 
 use std::{
@@ -28,7 +16,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use world::World;
+
+use crate::support::{
+    page,
+    world::{self, World},
+};
 
 /// Far longer than any answer takes.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,9 +1,5 @@
 //! The hub, its fronts and its client, with servers implemented by the tests, small shell scripts, and rmcp.
 #![cfg(feature = "run")]
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
-
-#[path = "support/mcp.rs"]
-mod support;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +8,8 @@ use gevals::{
     secrets::Secrets,
 };
 use serde_json::{Value, json};
-use support::{Agent, FakeServer, agent_kind, hub, shell};
+
+use crate::support::mcp::{self as fakes, Agent, FakeServer, agent_kind, hub, shell};
 
 #[tokio::test]
 async fn a_session_is_relayed_and_recorded() {
@@ -502,13 +499,13 @@ async fn ten_thousand_unusual_messages_are_relayed_unchanged() {
         if number % 3 == 0 {
             agent.send(&format!(r#"{{"id":{number},"method":"x"}}"#)).await;
         }
-        sent.push(support::odd_message(&mut random, number, number % 3 == 0));
+        sent.push(fakes::odd_message(&mut random, number, number % 3 == 0));
     }
     let FakeServer { mut reader, mut writer } = server;
     let expected = sent.clone();
     let pump = tokio::spawn(async move {
         for message in sent {
-            support::write_line(&mut writer, &message).await;
+            fakes::write_line(&mut writer, &message).await;
         }
         writer
     });
@@ -536,9 +533,9 @@ mod process {
 
     #[tokio::test]
     async fn a_missing_command_is_named() {
-        let error = Hub::start(support::stdio("no-such-server-here", &[]), HubOptions::default()).await.unwrap_err();
+        let error = Hub::start(fakes::stdio("no-such-server-here", &[]), HubOptions::default()).await.unwrap_err();
         assert_eq!(error.to_string(), "could not start `srv`: no such command `no-such-server-here`");
-        let error = Hub::start(support::stdio("no-such-server --stdio", &[]), HubOptions::default()).await.unwrap_err();
+        let error = Hub::start(fakes::stdio("no-such-server --stdio", &[]), HubOptions::default()).await.unwrap_err();
         assert!(error.to_string().contains("no shell splits it"), "{error}");
     }
 
@@ -592,7 +589,7 @@ mod process {
             for pid in pids.split_whitespace() {
                 let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
                 let mut tries = 0;
-                while rustix::process::test_kill_process(pid).is_ok() && support::is_running(pid).await {
+                while rustix::process::test_kill_process(pid).is_ok() && fakes::is_running(pid).await {
                     tries += 1;
                     assert!(tries < 200, "{pid:?} still runs");
                     tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,10 +1,5 @@
 //! `gevals mcp` as clients use it: a process that speaks MCP on its standard streams or over HTTP.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +12,8 @@ use std::{
 use gevals::mcp::{Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind, Transport};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
-use world::World;
+
+use crate::support::world::World;
 
 /// A server, a client of it, and the output schemas of its tools.
 struct Served {

@@ -2,18 +2,13 @@
 //! violate their protocol. Each one has a clear outcome within its time limit, uses a bounded amount of memory, and
 //! leaves nothing running.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     sync::Mutex,
     time::{Duration, Instant},
 };
 
-use world::{ACP, World};
+use crate::support::world::{ACP, World};
 
 const EVAL: &str = "\
 kind: Eval

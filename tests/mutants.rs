@@ -3,7 +3,6 @@
 //! Each task is mutated in every possible way and place, one at a time. A fault is *seen* if an error or a warning
 //! appears that the valid task does not have; it is *placed* if one of these is on the mutated line (for a missing key:
 //! on the line of the parent's key).
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,10 +1,5 @@
 //! `run --otlp`: what is written to a file and sent to a real socket, read back as OTLP messages.
-#![cfg(target_os = "linux")]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
+#![cfg(all(feature = "otlp", target_os = "linux"))]
 
 use std::{
     collections::HashMap,
@@ -19,7 +14,8 @@ use opentelemetry_proto::tonic::{
     trace::v1::{ResourceSpans, Span, TracesData, span::SpanKind, status::StatusCode as Code},
 };
 use prost::Message;
-use world::World;
+
+use crate::support::world::World;
 
 /// A task that passes, one whose verification fails, and one with a call that the server refuses.
 fn world() -> World {

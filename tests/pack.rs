@@ -1,19 +1,15 @@
 //! Packs from end to end: reproducible bytes, single units, merged results, and hostile archives.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/packed.rs"]
-mod packed;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use packed::{EVAL, SLOW, json, made, told};
 use rustix::process::Signal;
 use serde_json::Value;
-use world::World;
+
+use crate::support::{
+    packed::{EVAL, SLOW, json, made, told},
+    world::World,
+};
 
 /// Its script reads a file that is named only in the script.
 const SCRIPTED: &str = "kind: Task

@@ -1,6 +1,5 @@
 //! The packages of gevals: documents and manifests agree with `Cargo.toml`, and the action uses the release that its
 //! reference names. The packages themselves are built by `packaging/build` and tested by `packaging/try`, in `.ci/run`.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads files")]
 #![cfg(unix)]
 
 use std::{

@@ -3,20 +3,10 @@
 //! together; `error`: it does not run the task; `crash`), and, if the verdicts differ, a column `why` with the reason.
 //! `support/probe.rs` explains the format of the pages.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/page.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod page;
-#[path = "support/probe.rs"]
-mod probe;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::path::Path;
 
-use page::pages;
+use crate::support::{page::pages, probe};
 
 /// The minimum number of cases.
 const CASES: usize = 300;

@@ -1,11 +1,6 @@
 //! Results as a Parquet table, read back with the crate that wrote it; `tests/real/parquet` reads it with Arrow's own
 //! reader.
 #![cfg(all(feature = "parquet", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{collections::BTreeMap, fmt::Write, fs::File};
 
@@ -19,7 +14,8 @@ use parquet::{
     file::reader::{FileReader, SerializedFileReader},
 };
 use serde_json::{Value, json};
-use world::World;
+
+use crate::support::world::World;
 
 type Row = BTreeMap<String, String>;
 

@@ -1,5 +1,4 @@
 //! Plans: the result of lowering, its wire format and digest, and its pictures.
-#![expect(clippy::unwrap_used, reason = "a panic is the message of a test")]
 
 use std::{
     path::{Path, PathBuf},

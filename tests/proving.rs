@@ -1,13 +1,10 @@
 //! The results of `gevals prove` for the suites in `prove/` and for the quickstart: hundreds of mutants, nearly all of
 //! which are detected. For each of the others, the missing check is named, and nothing is left behind.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
+#![cfg(all(feature = "run", target_os = "linux"))]
 
 use serde_json::Value;
-use world::World;
+
+use crate::support::world::World;
 
 #[test]
 fn mutants_are_detected_or_the_missing_check_is_named() {

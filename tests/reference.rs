@@ -2,21 +2,12 @@
 //! are checked and run, and it is complete.
 //!
 //! The text between `<!-- WHAT -->` and `<!-- end -->` is generated: `step NAME`, `old-step NAME`, `table
-//! FILE#/POINTER`, `filters`, `exits`. `BLESS=1 cargo test --test reference` rewrites it.
+//! FILE#/POINTER`, `filters`, `exits`. `BLESS=1 cargo test --test all reference::` rewrites it.
 //!
 //! Blocks with the word `example` form one example, up to a line that specifies how it is tested. With `<!-- passes
 //! with: SCRIPT -->`, or `calls: [CALL, …]`, it passes with an agent that does this, and fails with one that does
 //! nothing. With `<!-- runs -->`, it is an eval that passes. With `<!-- needs: WHAT -->` or `<!-- checked -->`, it is
 //! only checked.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test may panic, and reads and blesses its pages"
-)]
-
-#[path = "support/page.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod page;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,9 +28,10 @@ use gevals::{
     template::{self, FILTERS},
     ty::{LOCALS, ROOTS, duration},
 };
-use page::{Block, Page, pages};
 use regex::Regex;
 use serde_json::{Value, json};
+
+use crate::support::page::{Block, Page, pages};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -69,7 +61,7 @@ fn tables_are_up_to_date() {
             }
         }
     }
-    assert!(stale.is_empty(), "BLESS=1 cargo test --test reference writes {} anew", stale.join(", "));
+    assert!(stale.is_empty(), "BLESS=1 cargo test --test all reference:: writes {} anew", stale.join(", "));
 }
 
 /// Files that examples refer to, if they do not contain their own.

@@ -1,10 +1,5 @@
 //! Extensions that are releases: downloaded from a server, verified, pinned, updated; and `gevals ext`.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +14,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use sha2::{Digest, Sha256};
-use world::{Ran, World};
+
+use crate::support::world::{Ran, World};
 
 const MANIFEST: &str = "name: files\nversion: VERSION\npermissions: {read: [/srv]}\nactions:\n- name: make\n  args: {name: {type: string, required: true}}\nchecks:\n- name: read\n  args: {name: {type: string, required: true}}\n  outputs: {version: {type: string}}\n";
 /// The one-shot protocol in a shell script: each version returns its version.

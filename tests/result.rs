@@ -1,13 +1,9 @@
 //! `gevals result` and `gevals new`, from end to end: real files, ours and those of earlier tools.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use serde_json::{Value, json};
-use world::{Ran, World};
+
+use crate::support::world::{Ran, World};
 
 /// Upstream's results in its newer format, `new.json`, and those of an earlier day in its older format, `old.json`.
 fn upstream() -> World {

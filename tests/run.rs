@@ -1,5 +1,4 @@
 //! The interpreter: what runs, in which order, the result of a run, and that cleanup always runs.
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads and writes files, and may panic")]
 #![cfg(feature = "run")]
 
 use std::{

@@ -7,11 +7,6 @@
 //! it; the last column is `expect`, with `;` between expectations. `HTTP` is the address of a small HTTP server,
 //! `WORLD` the directory of the scenario.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock, time::Duration};
 
@@ -21,7 +16,8 @@ use axum::{
     routing::{any, get},
 };
 use serde_json::{Value, json};
-use world::World;
+
+use crate::support::world::{self, World};
 
 macro_rules! scenarios {
     ($($name:ident)*) => {

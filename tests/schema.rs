@@ -1,12 +1,5 @@
 //! The schemas: the files in `schemas/` are up to date, they agree with the decoders, and what gevals writes conforms
 //! to them.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
-#[path = "support/documents.rs"]
-mod documents;
-#[path = "support/page.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod page;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,8 +7,6 @@ use std::{
     path::{Path, PathBuf},
     sync::LazyLock,
 };
-
-use documents::{document, fault, spoil};
 
 use gevals::{
     compile,
@@ -29,6 +20,11 @@ use gevals::{
 use jsonschema::Validator;
 use proptest::{collection::vec, prelude::*, strategy::ValueTree};
 use serde_json::{Value, json};
+
+use crate::support::{
+    documents::{document, fault, spoil},
+    page,
+};
 
 #[test]
 fn the_schema_files_are_up_to_date() {
@@ -51,7 +47,7 @@ fn the_schema_files_are_up_to_date() {
             faults.push(format!("schemas/{name} is no schema of gevals"));
         }
     }
-    assert!(faults.is_empty(), "\n{}\nwrite them anew: BLESS=1 cargo test --test schema", faults.join("\n"));
+    assert!(faults.is_empty(), "\n{}\nwrite them anew: BLESS=1 cargo test --test all schema::", faults.join("\n"));
 }
 
 #[test]

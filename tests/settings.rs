@@ -1,14 +1,9 @@
 //! `gevals config`, `gevals self check`, and colors on a terminal.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-#[expect(clippy::disallowed_methods, reason = "a test looks at the world from outside")]
-mod world;
 
 use serde_json::Value;
-use world::World;
+
+use crate::support::world::{self, World};
 
 const BAD: &str = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verfy: []\n";
 const SECRET: &str = "sk-verysecretverysecret";

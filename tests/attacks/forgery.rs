@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::world::{Running, World, result};
+use crate::support::world::{Running, World, result};
 
 const EVAL: &str = "\
 kind: Eval

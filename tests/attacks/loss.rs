@@ -14,7 +14,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{Ran, World, gevals};
+use crate::support::world::{Ran, World, gevals};
 
 /// An eval `e` of portable tasks without an agent, each given by its name and the rest of its spec.
 fn tasks(tasks: &[(&str, &str)]) -> World {

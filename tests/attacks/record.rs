@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, result};
+use crate::support::world::{World, result};
 
 /// A server whose tools ignore the case of keys, as Go's decoder does, over stdio and, with `http`, over HTTP: each
 /// call is a line in the file `called`; `create` is answered a second time when the next call arrives; `die` exits

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::support::world::World;
 
 /// Its tasks are those in `tasks`, in files or in directories of their own.
 pub const EVAL: &str = "kind: Eval

@@ -20,7 +20,7 @@ use std::{
 use axum::{Router, extract::Path as Segment, http::StatusCode, routing::any};
 use gevals::{diagnostic::Strength, host::disk::Disk, source::Sources};
 
-use crate::{page::Page, world::World};
+use crate::support::{page::Page, world::World};
 
 /// Tests all sections of some pages, two at a time. Returns the number of rows, and the deviations.
 pub fn probe_all(sections: &[Section]) -> (usize, Vec<String>) {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::support::world::World;
 
 /// Commands of all runners, in the forms that each one recognizes; all of them contain `evil`.
 const HOSTILE: [&str; 12] = [

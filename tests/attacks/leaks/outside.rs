@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::world::{Ran, World};
+use crate::support::world::{Ran, World};
 
 /// Occurs in every file outside the repository, as a name as well.
 const SECRET: &str = "Zq7-beyond-the-root";

@@ -14,7 +14,7 @@ use base64::{
 };
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::support::world::World;
 
 /// Where a secret is planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
