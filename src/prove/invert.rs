@@ -259,6 +259,11 @@ pub fn sample(pattern: &str, is_extended: bool) -> String {
     found.filter(fits).unwrap_or_else(guess)
 }
 
+/// A text that matches the pattern of `[[ … =~ PATTERN ]]`, in which a backslash only quotes a character for the shell.
+pub fn sample_of_shell(pattern: &str) -> String {
+    sample(&pattern.replace("\\<", "<").replace("\\>", ">"), true)
+}
+
 fn sampled(hir: &Hir) -> String {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => String::new(),
@@ -520,6 +525,9 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         if let (Some(item), Value::Array(items)) = (collected(program), last) {
             return of_values(item, items.iter().cloned(), &[]);
         }
+        if let Some((item, items)) = equal_list(program) {
+            return of_values(&item, items.into_iter(), &[]);
+        }
         // Each line is the text of an item.
         if let Some(text) = last.as_str().filter(|text| text.trim_end().contains('\n') && program.contains("[]")) {
             return of_values(program, text.trim_end().lines().map(|line| json!(line)), &[]);
@@ -547,6 +555,14 @@ fn collected(program: &str) -> Option<&str> {
     let (first, rest) = parts.split_first()?;
     let is_order = |part: &&str| matches!(part.trim(), "sort" | "unique");
     inside(first.trim(), "[", "]").filter(|item| item.contains("[]") && rest.iter().all(is_order))
+}
+
+/// `[.a[].b] | sort == ["x", "y"]`: what makes the items of the list, and the items.
+fn equal_list(program: &str) -> Option<(String, Vec<Value>)> {
+    let mut parts = split(program, "|");
+    let (left, Value::Array(items)) = comparison(parts.pop()?)? else { return None };
+    parts.extend(Some(left).filter(|left| left.trim() != "."));
+    Some((collected(&parts.join("|"))?.to_owned(), items))
 }
 
 /// A program that is false where this one is true, for a program with one comparison.
@@ -766,7 +782,12 @@ fn comparison(text: &str) -> Option<(&str, Value)> {
         if let [left, right] = split(text, sign).as_slice() {
             let right: Value = serde_json::from_str(right.trim()).ok()?;
             let right = match (&right, shift) {
-                (Value::Number(n), shift) => json!(n.as_i64().unwrap_or(0).saturating_add(shift)),
+                (Value::Number(n), 0) if n.as_i64().is_none() => right,
+                (Value::Number(n), shift) => {
+                    // The next whole number, if it is a decimal fraction.
+                    let fraction = n.as_f64().map_or(0, |n| if shift > 0 { n.floor() } else { n.ceil() } as i64);
+                    json!(n.as_i64().unwrap_or(fraction).saturating_add(shift))
+                }
                 (_, 1) => json!("other"),
                 _ => right,
             };
@@ -960,6 +981,13 @@ mod tests {
                 ]}]}}),
             ),
             ("[.ports[].port] | sort", "[80,443]", json!({"ports": [{"port": 80}, {"port": 443}]})),
+            (
+                "[.e[].p[]? | select(.n == 53) | .q] | sort == [\"TCP\",\"UDP\"]",
+                "",
+                json!({"e": [{"p": [{"n": 53, "q": "TCP"}, {"n": 53, "q": "UDP"}]}]}),
+            ),
+            (".total == 150.5", "", json!({"total": 150.5})),
+            (".total > 150.5", "", json!({"total": 151})),
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
             (
                 "[.items[] | select(.s.p == \"R\")] | length",

@@ -137,7 +137,7 @@ fn goals(command: &Command, variables: &BTreeMap<String, String>) -> Vec<Goal> {
     };
     match words {
         [a, "-eq" | "-ne" | "-ge" | "-le" | "-gt" | "-lt", b] => numbers(a, b),
-        [a, "=~", pattern] => vec![text(a, &invert::sample(pattern, true))],
+        [a, "=~", pattern] => vec![text(a, &invert::sample_of_shell(pattern))],
         [a, "=" | "==" | "!=", b] if command.words[0] == "[[" && b.contains(['*', '?', '\\']) => {
             vec![text(a, &plain(b))]
         }

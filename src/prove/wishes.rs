@@ -1,6 +1,6 @@
 //! What scripts compare the answers of commands with: texts by which they may get further. These are guesses, which worlds try out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{curl, invert, side::traced};
 use crate::{
@@ -21,7 +21,14 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
             let missing: Vec<&String> = pair.iter().filter(|path| text_of(&solved, path).is_none()).collect();
             solved.extend(missing.into_iter().map(|path| (cat(path), vec![text.clone()])));
         }
-        for (argv, texts) in solved {
+        for (argv, mut texts) in solved {
+            if let ([_, file], Some(text)) = (argv.as_slice(), texts.first())
+                && script.ordered.contains(file)
+            {
+                let mut lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
+                lines.sort_unstable();
+                texts.insert(0, lines.concat());
+            }
             let known = found.entry(traced(&curl::request(&argv).unwrap_or(argv))).or_default();
             for text in texts {
                 if !known.contains(&text) {
@@ -97,6 +104,11 @@ pub struct Script {
     refused: Vec<std::ops::Range<usize>>,
     /// Files that should be equal.
     equal: Vec<[String; 2]>,
+    /// Variables that the script ends with, and functions that report a failure.
+    flags: BTreeSet<String>,
+    failing: BTreeSet<String>,
+    /// Files whose lines should be in order.
+    ordered: BTreeSet<String>,
 }
 
 impl Script {
@@ -106,6 +118,7 @@ impl Script {
         let list = bash::inline::inlined(&list, text);
         let mut script = Self::of(&list);
         list.iter().for_each(|stmt| script.sources(stmt));
+        script.failures(&list);
         list.iter().for_each(|stmt| script.tests(stmt));
         script.arguments();
         Some(script)
@@ -144,6 +157,11 @@ impl Script {
             {
                 self.written.entry(path).or_insert(source);
             }
+            if let Kind::Simple(simple) = &stmt.kind {
+                for (name, source) in self.fields(simple).unwrap_or_default() {
+                    self.sources.entry(name).or_insert(source);
+                }
+            }
             let Kind::Assign(assigns) = &stmt.kind else { return };
             for assign in assigns {
                 let Some(Word { parts, .. }) = &assign.value else { continue };
@@ -157,6 +175,104 @@ impl Script {
                 }
             }
         });
+    }
+
+    /// `read -r NAME NAME < <(COMMAND)`, also with `<<<` and a separator (`IFS=,`): the variables, and what each is read from.
+    fn fields(&self, simple: &Simple) -> Option<Vec<(String, (Source, Vec<Vec<String>>))>> {
+        let (_, names) = simple.words.split_first().filter(|(program, _)| program.source == "read")?;
+        let names: Vec<&Word> = names.iter().filter(|word| word.source != "-r").collect();
+        let separator = match simple.env.as_slice() {
+            [] => " ".to_owned(),
+            [assign] if assign.name == "IFS" => self.text(assign.value.as_ref()?)?,
+            _ => return None,
+        };
+        let (source, filters) = simple.redirects.iter().find_map(|redirect| match redirect {
+            Redirect::Read(word) => self.read(word.source.strip_prefix("<(")?.strip_suffix(')')?),
+            Redirect::Herestring(word) => self.value(word),
+            _ => None,
+        })?;
+        let field =
+            |at: usize| vec!["cut".to_owned(), format!("-d{separator}"), format!("-f{}", at + 1), "-".to_owned()];
+        let one = |(at, word): (usize, &&Word)| {
+            let own = if names.len() > 1 { vec![field(at)] } else { Vec::new() };
+            ast::is_name(&word.source).then(|| (word.source.clone(), (source.clone(), [filters.clone(), own].concat())))
+        };
+        names.iter().enumerate().map(one).collect()
+    }
+
+    /// What a word is the value of: `"$(COMMAND)"` or `"$NAME"`.
+    fn value(&self, word: &Word) -> Option<(Source, Vec<Vec<String>>)> {
+        match word.parts.as_slice() {
+            [Part::Command { text, .. }] => self.read(text),
+            _ => variable(word).map(|name| (Source::Variable(name), Vec::new())),
+        }
+    }
+
+    /// `"$A/$B" = "up/ready"`: each value, and the text that it should have.
+    fn pieces(&self, word: &Word, text: &str) -> Option<Vec<(Source, Vec<Vec<String>>, String)>> {
+        let (mut found, mut rest, mut parts) = (Vec::new(), text, word.parts.as_slice());
+        while let [part, others @ ..] = parts {
+            if let Some(fixed) = self.joined(std::slice::from_ref(part)) {
+                rest = rest.strip_prefix(fixed.as_str())?;
+            } else {
+                let (source, filters) = match part {
+                    Part::Var { name, default: None, .. } => (Source::Variable(name.clone()), Vec::new()),
+                    Part::Command { text, .. } => self.read(text)?,
+                    _ => return None,
+                };
+                let end = match others {
+                    [] => rest.len(),
+                    [next, ..] => rest.find(&self.joined(std::slice::from_ref(next))?)?,
+                };
+                found.push((source, filters, rest[..end].to_owned()));
+                rest = &rest[end..];
+            }
+            parts = others;
+        }
+        (word.parts.len() > 1 && rest.is_empty()).then_some(found)
+    }
+
+    /// Finds the variables that scripts end with (`exit $rc`), and the functions that report a failure.
+    fn failures(&mut self, list: &[Stmt]) {
+        let mut functions = Vec::new();
+        for stmt in list {
+            walk(stmt, &mut |stmt| match &stmt.kind {
+                Kind::Simple(Simple { words, .. }) => {
+                    if let [program, status] = words.as_slice()
+                        && matches!(program.source.as_str(), "exit" | "return")
+                    {
+                        self.flags.extend(variable(status));
+                    }
+                }
+                Kind::Function { name, body } => functions.push((name.clone(), body.clone())),
+                _ => {}
+            });
+        }
+        for (name, body) in functions {
+            if body.iter().any(|stmt| self.fails(stmt)) {
+                self.failing.insert(name);
+            }
+        }
+    }
+
+    /// Whether a statement ends the script with a failure, or makes it end with one later.
+    fn fails(&self, stmt: &Stmt) -> bool {
+        match &stmt.kind {
+            Kind::Simple(Simple { words, .. }) => {
+                match words.iter().map(|word| word.source.as_str()).collect::<Vec<_>>()[..] {
+                    ["exit" | "return", status] => status != "0" && !status.contains('$'),
+                    [name, ..] => self.failing.contains(name),
+                    [] => false,
+                }
+            }
+            Kind::Assign(assigns) => assigns.iter().any(|assign| {
+                let value = assign.value.as_ref().and_then(Word::literal);
+                self.flags.contains(&assign.name) && value.is_none_or(|value| value != "0")
+            }),
+            Kind::Step(name) => self.flags.contains(name),
+            Kind::Group(list) => list.iter().any(|stmt| self.fails(stmt)),
+            _ => false,
+        }
     }
 
     fn tests(&mut self, stmt: &Stmt) {
@@ -186,17 +302,18 @@ impl Script {
                 }
             }
             Kind::If { branches, .. } => {
-                let failing = branches.iter().filter(|(_, body)| body.iter().any(fails));
+                let failing = branches.iter().filter(|(_, body)| body.iter().any(|stmt| self.fails(stmt)));
                 // A condition is wanted if the script fails where it is false: `if ! A | grep -q B; then exit 1; fi`.
-                failing.flat_map(|(condition, _)| condition).for_each(|stmt| refused(stmt, &mut self.refused));
+                let conditions: Vec<&Stmt> = failing.flat_map(|(condition, _)| condition).collect();
+                conditions.into_iter().for_each(|stmt| refused(stmt, &mut self.refused));
             }
             // `! A | grep -q B || exit 1`
-            Kind::Or(pair) if fails(&pair[1]) => {
+            Kind::Or(pair) if self.fails(&pair[1]) => {
                 if let Kind::Not(inner) = &pair[0].kind {
                     self.refused.push(inner.range.clone());
                 }
             }
-            Kind::And(pair) if fails(&pair[1]) && !matches!(pair[0].kind, Kind::Not(_)) => {
+            Kind::And(pair) if self.fails(&pair[1]) && !matches!(pair[0].kind, Kind::Not(_)) => {
                 self.refused.push(pair[0].range.clone());
             }
             Kind::Pipeline(list) if self.refused.contains(&stmt.range) => {
@@ -222,6 +339,7 @@ impl Script {
             Kind::Simple(simple) if self.document_of(simple).is_some() => {
                 self.whole.extend(self.document_of(simple).map(|(path, text)| (printed(&path), Vec::new(), text)));
             }
+            Kind::Simple(simple) if is_order(simple) => self.ordered.extend(file_of(self, simple)),
             Kind::Simple(simple) if compared_files(self, simple).is_some() => {
                 self.equal.extend(compared_files(self, simple));
             }
@@ -266,12 +384,14 @@ impl Script {
 
     /// `is_refused`: the script fails where this is true.
     fn compared(&mut self, word: &Word, operator: &str, other: &Word, is_refused: bool) {
+        if let ("=" | "==", Some(text)) = (operator, self.text(other)) {
+            self.whole.extend(self.pieces(word, &text).unwrap_or_default());
+        }
         // `${#NAME}` asks for a number of characters.
         let length = measured(word);
-        let from = match (word.parts.as_slice(), &length) {
-            (_, Some(name)) => Some((Source::Variable(name.clone()), Vec::new())),
-            ([Part::Command { text, .. }], _) => self.read(text),
-            _ => variable(word).map(|name| (Source::Variable(name), Vec::new())),
+        let from = match &length {
+            Some(name) => Some((Source::Variable(name.clone()), Vec::new())),
+            None => self.value(word),
         };
         let Some((source, filters)) = from else { return };
         let is_glob = other.parts.iter().any(|part| match part {
@@ -308,7 +428,7 @@ impl Script {
                 };
                 let fragment = match operator {
                     _ if sampled.is_some() => sampled.unwrap_or_default(),
-                    "=~" => invert::sample(&text, true),
+                    "=~" => invert::sample_of_shell(&text),
                     // A quoted `*` is part of the text.
                     _ => match other.parts.iter().map(fixed).collect::<Option<String>>() {
                         Some(fixed) if !fixed.is_empty() => fixed,
@@ -330,11 +450,7 @@ impl Script {
 
     /// The word should be this text, if nothing else is required of it.
     fn compared_with(&mut self, word: &Word, text: &str) {
-        let from = match word.parts.as_slice() {
-            [Part::Command { text, .. }] => self.read(text),
-            _ => variable(word).map(|name| (Source::Variable(name), Vec::new())),
-        };
-        let Some((source, filters)) = from else { return };
+        let Some((source, filters)) = self.value(word) else { return };
         let is_known = |(other, own, _): &(Source, Vec<Vec<String>>, String)| *other == source && *own == filters;
         if !self.whole.iter().chain(&self.parts).any(is_known) {
             self.whole.push((source, filters, text.to_owned()));
@@ -729,11 +845,10 @@ fn refused(stmt: &Stmt, found: &mut Vec<std::ops::Range<usize>>) {
     found.push(stmt.range.clone());
 }
 
-/// Whether a statement ends the script with a failure.
-fn fails(stmt: &Stmt) -> bool {
-    let Kind::Simple(simple) = &stmt.kind else { return false };
+/// Whether a command checks that lines are in order: `sort -c FILE`.
+fn is_order(simple: &Simple) -> bool {
     let words: Vec<&str> = simple.words.iter().map(|word| word.source.as_str()).collect();
-    matches!(words.as_slice(), ["exit" | "return", status] if *status != "0")
+    matches!(words.as_slice(), ["sort", rest @ ..] if rest.iter().any(|word| matches!(*word, "-c" | "-C" | "--check")))
 }
 
 /// Commands whose last word is a file that they read, if they have one.
@@ -939,7 +1054,7 @@ mod tests {
 
     #[test]
     fn answers_that_a_script_requires_are_found() {
-        let cases: [(&str, &[&str]); 29] = [
+        let cases: [(&str, &[&str]); 37] = [
             ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
             ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),
             ("if kubectl get x | grep -q up; then exit 1; fi\nkubectl get x | grep -q on", &["on"]),
@@ -993,6 +1108,20 @@ mod tests {
             ("V=$(kubectl get x)\n[[ \"$V\" == v1.3[0-9].? ]] || exit 1", &["v1.31.a"]),
             ("[ \"$(sed -n 1p f)\" = a ]\n[ \"$(awk 'NR==3' f)\" = c ] || exit 1", &["a\nrow-1\nc"]),
             ("kubectl get x > /tmp/x\n[ \"$(jq -r .a /tmp/x)\" = up ]", &[r#"{"a":"up"}"#]),
+            ("A=$(kubectl get x)\nB=$(kubectl get y)\n[ \"$A/$B\" = up/ready ]", &["up", "ready"]),
+            (
+                "rc=0\nerr() { echo \"$*\"; rc=1; }\ngrep -q bad f && err bad\nfor w in a b; do grep -q \"^$w\" f || err \"$w\"; done\nexit $rc",
+                &["a\nb"],
+            ),
+            ("sort -c f || exit 1\ngrep -q b f\ngrep -q a f", &["a\nb\n"]),
+            ("grep -q bad f && { echo bad; exit 1; }\ngrep -q ok f", &["ok"]),
+            ("V=$(kubectl get x)\n[[ \"$V\" =~ ^up.*\\>\\ *5 ]] || exit 1", &["up>5"]),
+            ("P=up\n[[ \"$P: $(kubectl get x) ($(kubectl get y))\" == 'up: 1 (2)' ]]", &["1", "2"]),
+            (
+                "read -r a b c < <(kubectl get x)\n[ \"$c\" = up ]\ncase \"$a\" in 0|1) ;; *) exit 1 ;; esac",
+                &["0 a up"],
+            ),
+            ("IFS=, read -r a b <<< \"$(kubectl get x)\"\n[ \"$a\" = up ] && [ \"$b\" = on ]", &["up,on"]),
         ];
         for (script, wanted) in cases {
             assert_eq!(first(script), wanted, "{script}");
