@@ -249,9 +249,12 @@ impl Script {
             });
         }
         for (name, body) in functions {
-            // `return "$rc"` may also report success.
-            let is_open = |stmt: &Stmt| matches!(&stmt.kind, Kind::Simple(simple) if simple.words.last().and_then(variable).is_some());
-            if body.iter().any(|stmt| self.fails(stmt) && !is_open(stmt)) {
+            // A function that returns 0 elsewhere, or a variable, may also report success.
+            let mut may_succeed = false;
+            for stmt in &body {
+                walk(stmt, &mut |stmt| may_succeed |= matches!(&stmt.kind, Kind::Simple(simple) if is_open(simple)));
+            }
+            if !may_succeed && body.iter().any(|stmt| self.fails(stmt)) {
                 self.failing.insert(name);
             }
         }
@@ -847,6 +850,13 @@ fn refused(stmt: &Stmt, found: &mut Vec<std::ops::Range<usize>>) {
     found.push(stmt.range.clone());
 }
 
+/// Whether a command ends a function or script with a status other than a fixed failure: `return`, `return 0`, `exit "$rc"`.
+fn is_open(simple: &Simple) -> bool {
+    let (Some(program), status) = (simple.words.first(), simple.words.get(1)) else { return false };
+    matches!(program.source.as_str(), "exit" | "return")
+        && status.is_none_or(|status| status.source == "0" || variable(status).is_some())
+}
+
 /// Whether a command checks that lines are in order: `sort -c FILE`.
 fn is_order(simple: &Simple) -> bool {
     let words: Vec<&str> = simple.words.iter().map(|word| word.source.as_str()).collect();
@@ -1056,7 +1066,7 @@ mod tests {
 
     #[test]
     fn answers_that_a_script_requires_are_found() {
-        let cases: [(&str, &[&str]); 38] = [
+        let cases: [(&str, &[&str]); 39] = [
             ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
             ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),
             ("if kubectl get x | grep -q up; then exit 1; fi\nkubectl get x | grep -q on", &["on"]),
@@ -1117,6 +1127,10 @@ mod tests {
             ),
             ("sort -c f || exit 1\ngrep -q b f\ngrep -q a f", &["a\nb\n"]),
             ("grep -q bad f && { echo bad; exit 1; }\ngrep -q ok f", &["ok"]),
+            (
+                "up() { for i in 1 2; do kubectl get y && return 0; done; return 1; }\nif kubectl get x | grep -q ok; then up; fi",
+                &["ok"],
+            ),
             ("rc=0\ncheck() { grep -q \"$1\" f; return $rc; }\ngrep -q ok f && check up || exit $?", &["ok"]),
             ("V=$(kubectl get x)\n[[ \"$V\" =~ ^up.*\\>\\ *5 ]] || exit 1", &["up>5"]),
             ("P=up\n[[ \"$P: $(kubectl get x) ($(kubectl get y))\" == 'up: 1 (2)' ]]", &["1", "2"]),
