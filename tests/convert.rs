@@ -1080,6 +1080,13 @@ fn checks_that_are_never_decisive_stay_in_their_script() {
     assert!(why.contains("not proved to be equivalent"), "{task}");
     let written = world.read("twice.portable.yaml");
     assert!(written.contains("run: kubectl get pod a") && written.contains("- script:"), "{written}");
+    // Only the check that is implied by the next one stays.
+    let text =
+        task_of("verify", "set -e\nFILE=/tmp/sum.json\njq empty \"$FILE\"\njq -e '.paid == 1' \"$FILE\" > /dev/null");
+    let world = World::new(&[("implied.yaml", &text)]);
+    world.run(&["convert", "implied.yaml", "--target", "builtin", "--write"]).expect(0, &[]);
+    let written = world.read("implied.portable.yaml");
+    assert!(written.contains("- script:") && written.contains("run: jq -e '.paid == 1' \"$FILE\""), "{written}");
 }
 
 /// If several checks ask the same, each one is decisive where its answer differs from the others; a conversion without
@@ -1100,6 +1107,13 @@ fn repeated_checks_are_each_decisive() {
     // Two checks of one answer.
     let script = "A=$(kubectl get pod a -o json | jq -r .a)\n[ \"$A\" = x ] || exit 1\nB=$(kubectl get pod a -o json | jq -r .b)\n[ \"$B\" = up ] || exit 1";
     let proof = proof_of(script, &[("stdout: x", "stdout: {not: other}"), ("stdout: up", "stdout: {not: other}")]);
+    assert!(proof.is_full(), "{proof:?}");
+    // A request whose answer breaks off prints what the next check wants, and fails.
+    let script = "B=$(curl -sf http://shop/a)\nif [ $? -ne 0 ]; then exit 1; fi\n[ \"$(echo \"$B\" | jq -r .b)\" = up ] || exit 1";
+    let proof = proof_of(
+        script,
+        &[("run: curl -sf http://shop/a\n", "run: curl -sf http://shop/a\n        expect: {exitCode: any}\n")],
+    );
     assert!(proof.is_full(), "{proof:?}");
 }
 

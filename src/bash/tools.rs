@@ -463,6 +463,7 @@ pub fn only_looks(run: &str) -> bool {
     let within = |at: usize| only_looks(&words.get(at..).unwrap_or_default().join(" "));
     let all = |known: &[&str], rest: &[&str]| rest.iter().all(|word| !word.starts_with('-') || known.contains(word));
     looks(run)
+        || queries(&words)
         || plain
             && match words.split_first() {
                 Some((name @ (&"kubectl" | &"oc"), rest)) if operands(name, rest).next() == Some(&"exec") => {
@@ -502,6 +503,22 @@ pub fn only_looks(run: &str) -> bool {
                     .any(|word| ["--vacuum", "--rotate", "--flush", "--sync"].iter().any(|w| word.starts_with(w))),
                 _ => false,
             }
+}
+
+/// Whether a client of a database sends one statement that reads: `psql -Atc "SELECT count(*) FROM users"`.
+fn queries(words: &[&str]) -> bool {
+    const CHANGING: [&str; 8] =
+        [" into ", " for update", " for share", "nextval(", "setval(", "pg_terminate", "pg_cancel", "lo_"];
+    let is_client = matches!(words.first(), Some(&("psql" | "mysql" | "mariadb" | "sqlite3")));
+    let is_select = |word: &&str| word.trim_start_matches(['"', '\'']).eq_ignore_ascii_case("select");
+    let Some(at) = words.iter().position(is_select).filter(|_| is_client) else { return false };
+    let first = words[at - 1];
+    let is_statement = first.starts_with('-') && first.ends_with(['c', 'e']) || words[0] == "sqlite3";
+    let statement = words[at..].join(" ").to_ascii_lowercase();
+    let statement = statement.trim_end_matches(['"', '\'', ';', ' ']);
+    is_statement
+        && !statement.contains(['|', ';', '>', '`', '$'])
+        && !CHANGING.iter().any(|word| statement.contains(word))
 }
 
 /// Whether a failing command always ends with status 1. False for commands that pass on the status of another program
@@ -784,6 +801,9 @@ mod tests {
             "kubectl exec -n a pod/b -c c -- cat /etc/hosts",
             "oc exec a -- timeout 3 wget -qO- http://b",
             "timeout 5 curl -s http://a",
+            "psql -d shop -Atc SELECT has_table_privilege('a', 'b', 'INSERT, UPDATE')",
+            "mysql -N -e \"select count(*) from users;\"",
+            "sqlite3 shop.db \"SELECT 1\"",
         ] {
             assert!(only_looks(run), "{run}");
         }
@@ -798,6 +818,12 @@ mod tests {
             "timeout -k 1 2 ls",
             "curl -s http://a\nrm b",
             "hostname b",
+            "psql -c \"SELECT 1; DROP TABLE users\"",
+            "psql -c \"SELECT nextval('ids')\"",
+            "psql -c \"SELECT * INTO copy FROM users\"",
+            "psql -c \"SELECT $(rm b)\"",
+            "psql -c \"INSERT INTO a SELECT 1\"",
+            "psql -f SELECT",
         ] {
             assert!(!only_looks(run), "{run}");
         }

@@ -6,13 +6,13 @@ use std::{fs, io::Write};
 
 use super::{
     trace::record,
-    world::{Answer, Call, Dice, Given, Mood, Time, World, hang},
+    world::{Answer, BREAKS_OFF, Call, Dice, Given, Mood, Time, World, hang},
 };
 
 /// The name of a request in the trace.
 pub const REQUEST: &str = "http";
 
-/// Records a request in the trace and returns the status and text of its answer. Without a status there was no answer.
+/// Records a request in the trace and returns the status and text of its answer. Without a status there was no answer, or a part of it.
 pub fn ask(
     world: &World,
     method: &str,
@@ -38,7 +38,7 @@ pub fn request(argv: &[String]) -> Option<Vec<String>> {
         .then(|| words(&asked.method, &asked.url, &asked.headers))
 }
 
-/// The answer to a request: its status and text.
+/// The answer to a request: its status and text. An answer that breaks off has a text and no status.
 pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String) {
     let Answer { status, stdout, .. } = world.answer(call, time);
     // Status codes that scripts ask for, and some that no script asks for.
@@ -46,22 +46,24 @@ pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String)
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
     let chance = if world.mood == Mood::Good { 100 } else { 60 };
-    let silent = world.mood == Mood::Silent || world.gives(call, time).is_some();
+    let breaks_off = status == BREAKS_OFF;
+    let silent = world.mood == Mood::Silent || world.gives(call, time).is_some() && !breaks_off;
     if let Some(web) = call.argv.get(2).and_then(|url| world.web(url))
-        && status == 0
+        && (status == 0 || breaks_off)
         && !silent
         && dice.below(100) < chance
     {
         let one = |dice: &mut Dice, n: usize| dice.below(n.max(1));
         let code = web.statuses.get(one(&mut dice, web.statuses.len())).copied().unwrap_or(200);
         let text = web.bodies.get(one(&mut dice, web.bodies.len())).cloned().unwrap_or(stdout);
-        return (Some(code), text);
+        return ((!breaks_off).then_some(code), text);
     }
     match status {
         // If a body is expected, there usually is one.
         0 if world.hints(call, time.half).is_some() && dice.below(5) > 0 => (Some(200), stdout),
         0 => (Some(codes[dice.below(codes.len())]), stdout),
         1 => (Some(503), stdout),
+        _ if breaks_off => (None, stdout),
         _ => (None, String::new()),
     }
 }
@@ -181,9 +183,10 @@ impl Asked {
 pub fn main(world: &World, call: &Call) -> u8 {
     let Asked { method, url, headers, body, fail, output, write_out } = Asked::read(&call.argv);
     let (status, text) = ask(world, &method, &url, &headers, body.as_deref());
-    let code = status.unwrap_or(0);
+    let breaks_off = status.is_none() && !text.is_empty();
+    let code = status.unwrap_or(if breaks_off { 200 } else { 0 });
     let bad = fail && code >= 400;
-    if status.is_some() && !bad {
+    if code > 0 && !bad {
         match output.as_deref() {
             None => drop(std::io::stdout().write_all(text.as_bytes())),
             Some(path) => drop(fs::write(path, &text)),
@@ -197,6 +200,7 @@ pub fn main(world: &World, call: &Call) -> u8 {
         return hang();
     }
     match (status, bad) {
+        (None, _) if breaks_off => u8::try_from(BREAKS_OFF).unwrap_or(1),
         (None, _) => 7,
         (_, true) => 22,
         _ => 0,

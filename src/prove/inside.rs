@@ -985,6 +985,10 @@ impl Proof<'_> {
             // A command may pass on the exit status of another program.
             let handed_on = call.argv[0] != "http" && !fails_with_one(&call.argv.join(" "));
             self.near.extend(handed_on.then(|| with(Given::FailsWith(HANDED_ON))));
+            // An `http` step has no text of an answer that breaks off.
+            let is_curl = |(_, pattern): &(String, String)| pattern.starts_with("curl\u{1f}") && asks(pattern, call);
+            let breaks_off = call.argv[0] == "http" && self.callers.iter().any(is_curl);
+            self.near.extend(breaks_off.then(|| with(Given::BreaksOff)));
             self.near.push_back(with(Given::Missing));
             // An operation knows how long it may wait.
             self.near.extend((!world.operations && patience(call).is_some()).then(|| with(Given::Slow)));

@@ -107,6 +107,8 @@ pub enum Given {
     Fails,
     /// It prints what is expected, and fails.
     FailsSaying,
+    /// A request gets the expected answer, but the connection breaks before the end, so that `curl` prints the answer and fails.
+    BreaksOff,
     /// It fails with this status and prints no answer, like a command that passes on the status of another program.
     FailsWith(u8),
     /// It succeeds and prints nothing.
@@ -127,6 +129,7 @@ impl Given {
         match self {
             Self::Fails => "fails".to_owned(),
             Self::FailsSaying => "prints the expected text and fails".to_owned(),
+            Self::BreaksOff => "prints the expected text and loses its connection".to_owned(),
             Self::FailsWith(status) => format!("fails with status {status}"),
             Self::Silent => "prints nothing".to_owned(),
             Self::Says(text) if text.len() > LARGEST => format!("prints {:?}… ({} bytes)", cut(text), text.len()),
@@ -142,7 +145,7 @@ impl Given {
         match self {
             Self::Fails | Self::FailsWith(_) | Self::Silent | Self::Slow => false,
             Self::Says(text) => !is_plain_number(text),
-            Self::FailsSaying | Self::Missing | Self::Hangs => true,
+            Self::FailsSaying | Self::BreaksOff | Self::Missing | Self::Hangs => true,
         }
     }
 }
@@ -157,6 +160,9 @@ pub fn is_plain_number(text: &str) -> bool {
 
 /// The exit status of a command that never ends: its script is killed.
 pub const HANGS: i32 = 137;
+
+/// The exit status of a `curl` whose connection breaks before the end of the answer.
+pub const BREAKS_OFF: i32 = 18;
 
 /// Answers that fool a shell or a comparison which takes a value for more than data. `VALUE` is the expected text.
 pub const HOSTILE: [&str; 15] = [
@@ -368,6 +374,9 @@ impl World {
             Some(Given::FailsSaying) => {
                 let stdout = self.said(call, time);
                 return Answer { status: 1, stdout, stderr: "Error: it did not work\n".to_owned() };
+            }
+            Some(Given::BreaksOff) => {
+                return Answer { status: BREAKS_OFF, stdout: self.said(call, time), ..Answer::default() };
             }
             Some(Given::Missing) => {
                 return Answer { status: 127, stderr: "not found\n".to_owned(), ..Answer::default() };

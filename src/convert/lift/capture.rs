@@ -500,6 +500,18 @@ impl<'a> Lifter<'a> {
         (ended.is_none() && same).then_some(said)
     }
 
+    /// The command whose whole output a statement assigns to this variable.
+    pub(super) fn captured_command(&self, stmt: &Stmt, name: &str, st: &State) -> Option<String> {
+        let capture = self.one_capture(stmt, &State { errexit: false, fragile: false, ..st.clone() })?;
+        let whole = !capture.lines && !matches!(capture.fallback, Some(Fallback::Else(_) | Fallback::Instead(_)));
+        let [step::Kind::Command { run, .. }] =
+            &capture.out.steps.iter().map(|step| step.kind.clone()).collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        (whole && capture.var == name).then(|| run.clone())
+    }
+
     /// Returns the command with all demands as its expectations.
     fn built(&self, capture: Capture, st: &State) -> Option<Out> {
         let Capture { out, fallback, lines, mut demands, .. } = capture;

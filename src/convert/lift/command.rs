@@ -31,6 +31,8 @@ pub(super) const PIPE_STATUS: &str =
     "the command itself must succeed as well, not only the command that reads its output";
 pub(super) const PIPE_DENIED: &str = "its output counts even if the command failed";
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed as well, not only print this";
+/// jq 1.6 succeeds with `-e` if it reads nothing.
+const SWALLOWED: &str = "`echo` takes the values `-n`, `-e` and `-E` for options, and jq may succeed without input";
 pub(super) const BARE: &str = "a value with several words or surrounding spaces is treated differently";
 pub(super) const PLAIN_NUMBER: &str = "only plain decimal numbers are compared";
 pub(super) const NOT_A_NUMBER: &str =
@@ -397,7 +399,13 @@ impl<'a> Lifter<'a> {
             out = out.then(more);
         }
         out.steps.extend(ids.iter().map(|id| Step::of_status(id, "-eq")));
-        Some(out)
+        let exits = |word: &Word| {
+            word.source == "--exit-status"
+                || word.source.starts_with('-') && !word.source.starts_with("--") && word.source.contains('e')
+        };
+        let swallows = is_echo(printing)
+            && matches!(&filters.last()?.kind, Kind::Simple(s) if self.name(s) == Some("jq") && s.words.iter().any(exits));
+        Some(if swallows { out.but(Label::Stronger, SWALLOWED) } else { out })
     }
 
     /// `echo "$NAME"`, with a known text that `echo` does not take as an option: returns the text as a template.

@@ -1584,7 +1584,15 @@ impl<'a> Lifter<'a> {
         cleanup.seq(list, st, End::Falls)
     }
 
-    fn each(&self, var: &str, values: &[Word], body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
+    fn each(
+        &self,
+        var: &str,
+        values: &[Word],
+        body: &[Stmt],
+        after: &[Stmt],
+        st: &mut State,
+        end: End,
+    ) -> Option<Next> {
         // Programs read `USER` and others by name: `for USER in ann bob` changes it for them as well.
         (!statement::is_special(var)).then_some(())?;
         let fixed = |name: &str| self.fixed(st.scope.get(name)?);
@@ -1794,7 +1802,7 @@ impl<'a> Lifter<'a> {
         condition: &[Stmt],
         body: &[Stmt],
         after: &[Stmt],
-        st: &State,
+        st: &mut State,
         end: End,
     ) -> Option<Next> {
         let [condition] = condition else { return None };
@@ -1845,7 +1853,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// `END=$((SECONDS + 60))` before `while [ $SECONDS -lt $END ]; do …; sleep 2; done`.
-    fn deadline(&self, assign: &ast::Assign, after: &[Stmt], st: &State, end: End) -> Option<Next> {
+    fn deadline(&self, assign: &ast::Assign, after: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let (Stmt { kind: Kind::While { until: false, condition, body }, .. }, rest) = after.split_first()? else {
             return None;
         };
@@ -1885,7 +1893,7 @@ impl<'a> Lifter<'a> {
         condition: &Stmt,
         body: &[Stmt],
         after: &[Stmt],
-        st: &State,
+        st: &mut State,
         end: End,
     ) -> Option<Next> {
         let (at, (name, _)) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
@@ -1945,7 +1953,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// Converts a loop that checks, waits and checks again.
-    fn poll(&self, rounds: Rounds, var: &str, body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
+    fn poll(&self, rounds: Rounds, var: &str, body: &[Stmt], after: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let is_pause = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"));
         let [pause] = body.iter().filter(is_pause).collect::<Vec<_>>()[..] else { return None };
         let interval = self.interval(pause, st)?;
@@ -1982,21 +1990,24 @@ impl<'a> Lifter<'a> {
         body.iter().for_each(|s| statement::assigned(s, &mut found));
         let mut behind = st.clone();
         found.iter().for_each(|name| behind.scope.set(name, None));
-        let leaks = |from: usize| {
+        let read_from = |from: usize| -> Vec<&String> {
             let rest = || after[from.min(after.len())..].iter().filter(|s| !self.idle(s));
-            found.iter().any(|name| statement::reads(rest(), name))
+            found.iter().filter(|name| statement::reads(rest(), name)).collect()
         };
         if hard {
-            let out = out.told(&messages(&said));
+            let mut out = out.told(&messages(&said));
             return match ending {
-                Ending::Break => (!leaks(0)).then_some(Next::Steps(out, 1)),
+                Ending::Break => {
+                    self.captured_by_wait(&read_from(0), &looks, &mut out, st)?;
+                    Some(Next::Steps(out, 1))
+                }
                 Ending::Exit => Some(Next::End(Flow::Passes(out, Ending::Exit))),
             };
         }
         if ending == Ending::Exit {
             return self.or_rest(out, ending, after, &behind, end);
         }
-        if !leaks(0) {
+        if read_from(0).is_empty() {
             return Some(Next::Steps(self.ignored(out), 1));
         }
         // If a check after the loop tests why it ended, the loop must succeed.
@@ -2009,8 +2020,11 @@ impl<'a> Lifter<'a> {
             self.seq(one, inner, End::Falls)
         };
         let goes_on = |flow: &Flow| matches!(flow, Flow::Falls(o) if o.steps.is_empty());
-        let rest =
-            |said: &[String]| (!leaks(guard + 1)).then(|| Next::Steps(out.clone().told(&messages(said)), guard + 2));
+        let rest = |said: &[String], st: &mut State| {
+            let mut out = out.clone().told(&messages(said));
+            self.captured_by_wait(&read_from(guard + 1), &looks, &mut out, st)?;
+            Some(Next::Steps(out, guard + 2))
+        };
         if let Some((name, value)) = flags.first()
             && statement::mentions(&after[guard], name)
         {
@@ -2020,7 +2034,7 @@ impl<'a> Lifter<'a> {
                 Flow::Passes(o, e) if o.steps.is_empty() => {
                     Some(Next::End(Flow::Passes(out.told(&messages(&said)), e)))
                 }
-                flow if goes_on(&flow) => rest(&said),
+                flow if goes_on(&flow) => rest(&said, st),
                 _ => None,
             };
         }
@@ -2032,9 +2046,27 @@ impl<'a> Lifter<'a> {
             let all = (last.checked_sub(rounds.count * rounds.by)?..last)
                 .step_by(rounds.by as usize)
                 .all(|n| at(var, Some(&n.to_string())).is_some_and(|flow| goes_on(&flow)));
-            return if all { rest(&said) } else { None };
+            return if all { rest(&said, st) } else { None };
         }
-        rest(&self.same_question(&looks, &after[guard], &behind)?)
+        rest(&self.same_question(&looks, &after[guard], &behind)?, st)
+    }
+
+    /// `for i in 1 2 3; do V=$(COMMAND); [ -n "$V" ] && break; sleep 1; done`, where `V` is read after the loop: the command in the wait
+    /// gets an id, and `V` is its output. `None` if another variable of the loop is read.
+    fn captured_by_wait(&self, read: &[&String], looks: &[Stmt], out: &mut Out, st: &mut State) -> Option<()> {
+        let [name] = read else { return read.is_empty().then_some(()) };
+        let mut set = Vec::new();
+        looks.iter().for_each(|stmt| statement::assigned(stmt, &mut set));
+        (set.iter().filter(|other| other == name).count() == 1).then_some(())?;
+        let command = looks.iter().find_map(|stmt| self.captured_command(stmt, name, st))?;
+        let step::Kind::Eventually { steps, .. } = &mut out.last()?.kind else { return None };
+        let [step] = steps.as_mut_slice() else { return None };
+        let step::Kind::Command { run, .. } = &step.kind else { return None };
+        (*run == command && step.id.is_none()).then_some(())?;
+        let id = self.shared.id(&name.replace('_', "-"));
+        st.scope.set(name, Some(Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None, true)));
+        step.id = Some(id);
+        Some(())
     }
 
     fn is_idle(&self, stmt: &Stmt, st: &State) -> bool {

@@ -523,10 +523,14 @@ fn guarded(chunks: &[Chunk], list: &[Stmt], source: &Source, forced: &BTreeSet<u
 
 /// Whether nothing in the statements that stay would make their script fail, although they try something or wait for it.
 fn only_succeeds(list: &[Stmt], part: &[Chunk], source: &Source) -> bool {
-    let stays = part.iter().filter(|c| matches!(c.kind, ChunkKind::Residual(..))).flat_map(|c| &list[c.from..c.to]);
-    let sets = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| w.source == "set"));
-    let before = list[..part[0].from].iter().filter(sets);
-    let texts: Vec<&str> = before.chain(stays).filter_map(|s| source.text.get(s.range.clone())).collect();
+    let is_residual = |c: &&Chunk| matches!(c.kind, ChunkKind::Residual(..));
+    let Some(last) = part.iter().rfind(is_residual) else { return false };
+    let stays = |at: usize| part.iter().filter(is_residual).any(|c| (c.from..c.to).contains(&at));
+    let sets = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| w.source == "set"));
+    let texts: Vec<&str> = (0..last.to)
+        .filter(|at| stays(*at) || sets(&list[*at]))
+        .filter_map(|at| source.text.get(list[at].range.clone()))
+        .collect();
     let Some(program) = bash::program(&(texts.join("\n") + "\ntrue\n")) else { return false };
     let certain = flow::Status { zero: true, other: false };
     let vain = |s: &bash::program::Statement| {

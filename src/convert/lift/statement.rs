@@ -316,58 +316,11 @@ pub fn outside(words: &[Word]) -> Option<Vec<usize>> {
     (depth == 0).then_some(found)
 }
 
-/// Splits a test into words.
+/// Splits a test into words. `None` if it has an unquoted `;`.
 pub fn split(inner: &str) -> Option<Vec<Word>> {
-    let mut words = Vec::new();
-    let bytes = inner.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at].is_ascii_whitespace() {
-            at += 1;
-            continue;
-        }
-        let start = at;
-        while at < bytes.len() && !bytes[at].is_ascii_whitespace() {
-            match bytes[at] {
-                b'\\' => at += 2,
-                b'\'' => at += inner[at + 1..].find('\'')? + 2,
-                b'"' => {
-                    at += 1;
-                    let mut depth = 0;
-                    while at < bytes.len() && (bytes[at] != b'"' || depth > 0) {
-                        match bytes[at] {
-                            b'\\' => at += 1,
-                            b'(' if bytes[at - 1] == b'$' => depth += 1,
-                            b')' if depth > 0 => depth -= 1,
-                            _ => {}
-                        }
-                        at += 1;
-                    }
-                    at += 1;
-                }
-                b'$' if bytes.get(at + 1) == Some(&b'(') => {
-                    let mut depth = 0;
-                    while at < bytes.len() {
-                        match bytes[at] {
-                            b'(' => depth += 1,
-                            b')' => {
-                                depth -= 1;
-                                if depth == 0 {
-                                    break;
-                                }
-                            }
-                            _ => {}
-                        }
-                        at += 1;
-                    }
-                    at += 1;
-                }
-                _ => at += 1,
-            }
-        }
-        words.push(Word::read(inner.get(start..at.min(inner.len()))?, start));
-    }
-    Some(words)
+    let words = ast::split(inner, 0);
+    let end = words.last().map_or(0, |word| word.range.end);
+    inner[end..].trim().is_empty().then_some(words)
 }
 
 /// Whether a command terminates every line that it prints, including the last one.
