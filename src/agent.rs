@@ -31,6 +31,7 @@ use crate::{
         agent::{Inside, Jail},
         doors::Doors,
     },
+    secrets::CUT,
     ty::duration,
 };
 
@@ -233,7 +234,7 @@ impl<const MOST: usize> Said<MOST> {
     fn into_text(self) -> String {
         match self.dropped {
             0 => self.text,
-            dropped => self.text + &format!("\n… {dropped} bytes more"),
+            dropped => self.text + &format!("{CUT}{dropped} bytes more"),
         }
     }
 }

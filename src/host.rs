@@ -34,7 +34,7 @@ pub mod within;
 #[cfg(feature = "run")]
 pub use self::{
     capability::{Capability, is_same},
-    door::{Host, Stamp},
+    door::{Entry, Host, Stamp},
     exec::{Captured, Exec, Exit, Finished, Handle, Leftover, Process, ROOM, StartFault, Stdin},
     fake::FakeHost,
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
@@ -69,6 +69,18 @@ mod door {
         pub changed: (i64, i64),
     }
 
+    /// What is at a path.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Entry {
+        File,
+        Dir,
+        LinkToDir,
+        /// A link that leads nowhere, or in a circle.
+        BrokenLink,
+        /// Neither a file nor a directory: `a pipe`, `a socket`, `a device`.
+        Special(&'static str),
+    }
+
     /// The world as a run sees it.
     pub trait Host: Send + Sync {
         /// The current time.
@@ -88,7 +100,16 @@ mod door {
 
         /// What can be read: contents, kinds of files, entries of directories.
         fn files(&self) -> &dyn Files;
-        /// Creates or replaces a file, completely or not at all. `mode` is the Unix mode; without it a file keeps its mode.
+        /// What is at a path; `None` if nothing is there.
+        ///
+        /// # Errors
+        /// That cannot be determined: a directory on the way cannot be entered.
+        fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+            let entry = |stat| if stat == crate::source::Stat::Dir { Entry::Dir } else { Entry::File };
+            Ok(self.files().stat(path).map(entry))
+        }
+        /// Creates or replaces a file, completely or not at all. `mode` is the Unix mode; without it a file keeps its mode. What is
+        /// neither a file nor a directory is not written to: a pipe without a reader blocks forever.
         fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()>;
         /// Removes a file, or a directory with its contents. It is not an error if nothing exists.
         fn remove(&self, path: &Path) -> io::Result<()>;

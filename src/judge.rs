@@ -99,6 +99,12 @@ pub async fn judge(asking: &Asking<'_>, question: &Question<'_>) -> Asked {
     if let Some(why) = question.unanswerable() {
         return Asked::broken(why);
     }
+    // An agent that says nothing has not done what was asked.
+    if question.is_without_answer() {
+        let reason = "the agent gave no answer".to_owned();
+        let verdict = Verdict { passed: false, reason, category: FailureCategory::MissingInformation };
+        return Asked { result: Ok(verdict), attempts: 0, ..Asked::broken("") };
+    }
     match Capability::new() {
         Ok(nonce) => ask(asking, &prompt::prompt(question, nonce.as_str())).await,
         Err(error) => Asked::broken(format!("cannot generate a random number to mark data: {error}")),

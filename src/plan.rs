@@ -16,7 +16,7 @@ pub mod reach;
 pub mod why;
 pub mod wire;
 
-pub use bound::worst_case;
+pub use bound::{LEAST_CLEANUP, worst_case};
 pub use lower::{Context, lower};
 pub use order::Agenda;
 

@@ -846,7 +846,12 @@ pub fn between(passed: usize, judged: usize, runs: usize) -> String {
 
 /// Returns `, with 95 % confidence 23–89 %`; empty if no run is evidence.
 pub fn sure(passed: usize, judged: usize, runs: usize) -> String {
-    bounds(passed, judged, runs).map_or_else(String::new, |bounds| format!(", with 95 % confidence {bounds}"))
+    let interval = interval(passed, judged);
+    match judged {
+        0 => String::new(),
+        _ if judged == runs => format!(", with 95 % confidence {interval}"),
+        _ => format!("; of the {judged} that were judged, with 95 % confidence {interval}"),
+    }
 }
 
 /// What it says about a task that it passed all of its runs.

@@ -17,6 +17,9 @@ const LINE: usize = 20;
 /// The replacement for a secret.
 pub const MASK: &str = "***";
 
+/// The beginning of a note about a part of a text that was left out: `\n… 5 bytes more`, `\n… 5 bytes left out …\n`.
+pub const CUT: &str = "\n… ";
+
 /// Minimum length of a secret: shorter values would mask half of any text. Code that writes such a value masks it
 /// itself.
 const SHORTEST: usize = 6;
@@ -429,6 +432,7 @@ impl Secrets {
         if let Some(unwrapped) = Unwrapped::of(text) {
             found.extend(self.forms.iter().flat_map(|form| unwrapped.places(form)));
         }
+        found.extend(self.parts_at_cuts(text));
         found.extend(tokens(text).chain(passwords(text)));
         if found.is_empty() {
             return Cow::Borrowed(text);
@@ -484,7 +488,38 @@ impl Secrets {
             None => self.forms.iter().any(|form| text.contains(form.as_str())),
         };
         let known = is_in(text) || Unwrapped::of(text).is_some_and(|unwrapped| is_in(&unwrapped.text));
-        known || tokens(text).next().is_some() || passwords(text).next().is_some()
+        known
+            || !self.parts_at_cuts(text).is_empty()
+            || tokens(text).next().is_some()
+            || passwords(text).next().is_some()
+    }
+
+    /// Returns the places of secrets of which a cut has left only a part: the beginning in front of [`CUT`], or the end behind it.
+    fn parts_at_cuts(&self, text: &str) -> Vec<Range<usize>> {
+        /// Shorter parts say little, and occur by chance.
+        const LEAST: usize = 4;
+        let mut found = Vec::new();
+        for (at, mark) in text.match_indices('…') {
+            // In JSON, newlines are escaped.
+            let line_end = ["\n", "\\n"].into_iter().find_map(|end| Some((text[..at].strip_suffix(end)?.len(), end)));
+            let Some((cut, newline)) = line_end else { continue };
+            let note = text[at + mark.len()..].trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit());
+            let behind = match note.strip_prefix("bytes left out …").and_then(|behind| behind.strip_prefix(newline)) {
+                Some(behind) => behind,
+                None if note.starts_with("bytes more") => "",
+                None => continue,
+            };
+            let start = text.len() - behind.len();
+            let parts =
+                |form: &String| (LEAST..form.len()).rev().filter(|at| form.is_char_boundary(*at)).collect::<Vec<_>>();
+            for form in &self.forms {
+                let begins = parts(form).into_iter().find(|at| text[..cut].ends_with(&form[..*at]));
+                found.extend(begins.map(|length| cut - length..cut));
+                let ends = parts(form).into_iter().rev().map(|at| &form[at..]).filter(|end| end.len() >= LEAST);
+                found.extend(ends.into_iter().find(|end| behind.starts_with(end)).map(|end| start..start + end.len()));
+            }
+        }
+        found
     }
 }
 
@@ -542,8 +577,18 @@ fn forms_of(value: &str, forms: &mut Vec<String>) {
     forms.push(escaped.replace('/', "\\/"));
     let twice = Value::from(escaped).to_string();
     forms.push(twice[1..twice.len() - 1].to_owned());
-    forms.push(value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"));
-    forms.push(hex::encode(value));
+    // Python writes only ASCII, and Go also escapes what has a meaning in HTML.
+    forms.push(escaped_in_json(escaped, |c| !c.is_ascii()));
+    forms.push(escaped_in_json(escaped, |c| matches!(c, '&' | '<' | '>' | '\u{2028}' | '\u{2029}')));
+    let html = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    for (quote, apostrophe) in [("&quot;", "'"), ("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;")] {
+        forms.push(html.replace('"', quote).replace('\'', apostrophe));
+    }
+    for digits in [hex::encode(value), hex::encode_upper(value)] {
+        let pairs: Vec<&str> = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]).collect();
+        forms.extend([":", " "].map(|between| pairs.join(between)));
+        forms.push(digits);
+    }
     forms.push(percent_encoded(value, "%20", false));
     forms.push(percent_encoded(value, "%20", true));
     forms.push(percent_encoded(value, "+", false));
@@ -558,6 +603,18 @@ fn forms_of(value: &str, forms: &mut Vec<String>) {
             forms.push(whole[(shift * 8).div_ceil(6)..bytes.len() * 8 / 6].to_owned());
         }
     }
+}
+
+/// A text with the characters that `escapes` selects as `\\u` and the hexadecimal digits of their UTF-16 units.
+fn escaped_in_json(text: &str, escapes: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match escapes(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 fn percent_encoded(value: &str, space: &str, lower: bool) -> String {
@@ -617,6 +674,26 @@ mod tests {
             let masked = secrets.mask(&text);
             assert!(masked.contains(MASK), "{text} -> {masked}");
             assert!(!masked.contains("word"), "{text} -> {masked}");
+        }
+        let secrets = Secrets::new(["p\u{e4}ss&<'x'>", "123456789"]);
+        for text in [
+            r#""p\u00e4ss&<'x'>""#,
+            r#""p\u{e4}ss\u0026\u003c'x'\u003e""#.replace("\\u{e4}", "\u{e4}").as_str(),
+            "p\u{e4}ss&amp;&lt;&#x27;x&#x27;&gt;",
+            "p\u{e4}ss&amp;&lt;&#39;x&#39;&gt;",
+            "70C3A47373263C2778273E",
+            "70:c3:a4:73:73:26:3c:27:78:27:3e",
+        ] {
+            assert!(secrets.mask(text).contains(MASK), "{text}");
+        }
+        for (text, masked) in [
+            ("its 12345678\n… 9 bytes more", "its ***\n… 9 bytes more"),
+            ("its 12345\n… 9 bytes left out …\n56789 is", "its ***\n… 9 bytes left out …\n*** is"),
+            (r#"{"a":"12345678\n… 9 bytes more"}"#, r#"{"a":"***\n… 9 bytes more"}"#),
+            ("123\n… 9 bytes more", "123\n… 9 bytes more"),
+            ("12345\n… it goes on", "12345\n… it goes on"),
+        ] {
+            assert_eq!(secrets.mask(text), masked);
         }
         assert_eq!(secrets.mask("short"), "short");
         let mut json = serde_json::json!({"k123456789": [123_456_789, 7, "x123456789y"]});

@@ -8,6 +8,7 @@ pub mod canonical;
 pub mod duration;
 pub mod endpoint;
 pub mod number;
+pub mod unique;
 
 /// The names that a hole may start with anywhere.
 pub const ROOTS: [&str; 5] = ["env", "random", "task", "steps", "agent"];

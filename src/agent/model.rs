@@ -23,7 +23,7 @@ use crate::{
     hir::{CallKind, ModelAgent, Provider},
     host::{Host, http::service_client},
     tokens,
-    ty::endpoint as url,
+    ty::{endpoint as url, unique},
 };
 
 /// Maximum number of model answers in one turn of the agent, to stop a model that calls tools forever.
@@ -249,7 +249,17 @@ async fn ask(
     let mut attempt = 1;
     loop {
         let error = match client.exec_chat(target.clone(), request.clone(), Some(&options)).await {
-            Ok(answer) => return Ok(answer),
+            // The client would read the last of two keys, and another reader the first.
+            Ok(answer) => {
+                let Some((body, why)) =
+                    answer.captured_raw_body.as_ref().and_then(|body| Some((body, repeated_key(body)?)))
+                else {
+                    return Ok(answer);
+                };
+                talk.count(cx, request, reported(body), &body.to_string());
+                talk.said.line(&format!("… {why}"));
+                return Err(AgentFault::Malformed(why));
+            }
             Err(error) => error,
         };
         if let genai::Error::ChatResponseGeneration { response_body, .. } = &error
@@ -286,6 +296,17 @@ fn malformed_call(answer: &Value) -> Option<String> {
             Some(Value::Object(_)) => return None,
             _ => "they are not an object".to_owned(),
         };
+        Some(format!("the arguments of `{name}`: {fault}"))
+    })
+}
+
+/// Finds the call in an answer of OpenAI's protocol whose arguments have a key twice.
+fn repeated_key(answer: &Value) -> Option<String> {
+    let calls = answer.pointer("/choices/0/message/tool_calls")?.as_array()?;
+    calls.iter().find_map(|call| {
+        let text = call.pointer("/function/arguments")?.as_str()?;
+        serde_json::from_str::<Value>(text).ok()?;
+        let (name, fault) = (call.pointer("/function/name")?.as_str()?, unique::check(text).err()?);
         Some(format!("the arguments of `{name}`: {fault}"))
     })
 }

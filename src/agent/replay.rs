@@ -102,8 +102,8 @@ struct Part {
     drawn: Option<Drawn>,
     calls: Vec<Call>,
     output: String,
-    /// Whether the recording contains the end of the agent's turn.
-    ended: bool,
+    /// The agent's exit status, if the recording contains the end of its turn.
+    ended: Option<i32>,
     /// The first message that was too long for the recording: its line, and its size in bytes.
     cut: Option<(usize, u64)>,
 }
@@ -192,9 +192,9 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
                     _ => {}
                 }
             }
-            Line::Output { task, text, .. } if task.name == wanted => {
+            Line::Output { task, text, exit_code, .. } if task.name == wanted => {
                 let part = runs.entry(task.run).or_default();
-                (part.output, part.ended) = (text, true);
+                (part.output, part.ended) = (text, Some(exit_code));
             }
             _ => {}
         }
@@ -211,13 +211,21 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
              it again with a larger `--max-recorded`"
         ));
     }
-    if full && !part.ended {
+    if full && part.ended.is_none() {
         return Err(format!(
             "the recording `{shown}` was full before the task `{wanted}` had ended: record it again with a larger \
              `--max-recording`"
         ));
     }
-    Ok(part)
+    match part.ended {
+        Some(0) => Ok(part),
+        Some(_) => Err(format!(
+            "the agent had failed when `{wanted}` was recorded in `{shown}`, so its calls are not complete: record it again"
+        )),
+        None => Err(format!(
+            "the recording `{shown}` ends before the agent of `{wanted}` had ended, so calls are missing: record it again"
+        )),
+    }
 }
 
 fn kind_of(method: &str) -> Option<CallKind> {

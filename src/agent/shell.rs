@@ -14,6 +14,7 @@ use crate::{
     },
     hir::{Name, ShellAgent},
     host::{Exec, Exit},
+    secrets::CUT,
 };
 
 /// Size in bytes of a variable or an argument that every system supports; Linux supports 128 KiB.
@@ -206,7 +207,7 @@ async fn execute(
     };
     let mut output = finished.stdout.text();
     if finished.stdout.dropped > 0 {
-        output += &format!("\n… {} bytes more", finished.stdout.dropped);
+        output += &format!("{CUT}{} bytes more", finished.stdout.dropped);
     }
     AgentDone { exit_code, leftover: finished.leftover, ..AgentDone::ended(result, output) }
 }

@@ -44,7 +44,7 @@ pub fn default_shell() -> String {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
-    /// The exit status, `{not: 0}` for any status except this one, or `any`; 0 by default.
+    /// The exit status; `{not: 0}` for any status except this one, 126 and 127 (no such command); or `any`. 0 by default.
     #[serde(default)]
     pub exit_code: ExitCode,
     /// Standard output, without trailing newlines.
@@ -58,7 +58,7 @@ pub struct Expect {
 pub enum ExitCode {
     Any,
     Is(i64),
-    /// Any but this one.
+    /// Any but this one, of a program that was found and ended by itself.
     Not(i64),
 }
 

@@ -175,7 +175,7 @@ struct Diff {
     /// Output format.
     #[arg(short, long, visible_alias = "format", value_enum, default_value_t = DiffFormat::Text)]
     output: DiffFormat,
-    /// Run each task N times, of which P must pass; or as often as needed to show a pass rate with a confidence (`0.9@95%`), or `--runs` times.
+    /// Exit with 1 if a test finds a `regression`, or for `any-loss`: a task that passed in fewer of its runs.
     #[arg(long, value_name = "WHAT", value_enum)]
     fail_on: Option<FailOn>,
     /// The significance level of the tests: the probability of reporting a difference that is only chance.

@@ -1,6 +1,8 @@
 //! The file system, as the compiler reads it and as gevals writes to it.
 #![expect(clippy::disallowed_methods, reason = "this is the door to the disk")]
 
+#[cfg(feature = "run")]
+use super::Entry;
 use crate::source::{Files, ReadError, Stat};
 use std::{
     ffi::OsString,
@@ -132,6 +134,30 @@ fn not_entered(dir: &Path) -> Option<ReadError> {
             Some(ReadError::Other(format!("it lies behind more than {LINKS} links")))
         }
         false => None,
+    }
+}
+
+/// What is at a path; `None` if nothing is there.
+///
+/// # Errors
+/// A directory on the way cannot be entered.
+#[cfg(feature = "run")]
+pub(crate) fn entry(path: &Path) -> io::Result<Option<Entry>> {
+    let kind = |meta: &Metadata, is_link| match special(meta) {
+        Some(kind) => Entry::Special(kind),
+        None if meta.is_dir() && is_link => Entry::LinkToDir,
+        None if meta.is_dir() => Entry::Dir,
+        None => Entry::File,
+    };
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_symlink() => match fs::metadata(path) {
+            Ok(meta) => Ok(Some(kind(&meta, true))),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(e),
+            Err(_) => Ok(Some(Entry::BrokenLink)),
+        },
+        Ok(meta) => Ok(Some(kind(&meta, false))),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 

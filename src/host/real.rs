@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door to the world")]
 
 use super::{
-    Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Original, Process, Snapshot, Stamp,
+    Entry, Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Original, Process, Snapshot, Stamp,
     StartFault, descriptors,
     disk::{self, Disk},
     exec, http, listen,
@@ -124,7 +124,14 @@ impl Host for RealHost {
         &Disk
     }
 
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        disk::entry(path)
+    }
+
     fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
+        if let Some(Entry::Special(kind)) = disk::entry(path)? {
+            return Err(io::Error::other(format!("it is {kind}, not a file")));
+        }
         disk::write_with(path, bytes, mode)
     }
 

@@ -10,7 +10,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Process, StartFault};
+use super::{Entry, Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Process, StartFault};
 use crate::source::Files;
 
 /// Another host, whose processes and lookups have these variables.
@@ -87,6 +87,10 @@ impl Host for WithEnv<'_> {
 
     fn files(&self) -> &dyn Files {
         self.host().files()
+    }
+
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        self.host().entry(path)
     }
 
     fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {

@@ -40,13 +40,15 @@ impl Question<'_> {
         if is_blank(self.reference) {
             return Some("the judge is asked about an empty text".to_owned());
         }
-        if is_blank(self.answer) {
-            return Some("the agent gave no answer, so there is nothing to judge".to_owned());
-        }
         let size = self.task.len() + self.reference.len() + self.answer.len();
         (size > MOST).then(|| {
             format!("{size} bytes are more than the limit for a judge ({MOST}): check the resulting state or the calls instead")
         })
+    }
+
+    /// Whether the agent has given no answer, or one that shows nothing.
+    pub fn is_without_answer(&self) -> bool {
+        is_blank(self.answer)
     }
 }
 

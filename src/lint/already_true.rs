@@ -81,6 +81,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         // `{name: X, value: Y}` is handled by its name.
         if question.key == "value" && owner::selected(view, question).is_some()
             || is_one_of_several(view, question.span)
+            || facts::is_of_selector(view, question)
         {
             continue;
         }

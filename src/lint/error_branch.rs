@@ -56,6 +56,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             }
         });
+        out.extend(script.decides_by_status().then(|| ends_well_anyway(&script.content)).flatten());
         program.walk(&mut |statement| {
             let text = &script.content.text;
             let (asked, fails, body) = match &statement.kind {
@@ -93,6 +94,30 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
+}
+
+/// `if …; then …; exit 0; fi; echo "web is not ready"`, at the end of a script: it succeeds with and without `exit 0`.
+fn ends_well_anyway(content: &Content) -> Option<Diagnostic> {
+    let body = &content.program.body;
+    let told = body.iter().rev().take_while(|s| says(s)).count();
+    let (rest, told) = body.split_at(body.len() - told);
+    let Kind::If { branches, otherwise: None } = &rest.last()?.kind else { return None };
+    let ends_well = |s: &Statement| s.name() == "exit" && s.words().get(1).is_some_and(|word| word.text == "0");
+    let mut well = None;
+    let find = |s: &Statement| s.walk(&mut |s| well = well.take().or(ends_well(s).then(|| s.range.clone())));
+    branches.iter().flat_map(|branch| &branch.body).for_each(find);
+    let well = well?;
+    let last = told.last()?;
+    let finding = Diagnostic::new(
+        &ERROR_BRANCH_CONTINUES,
+        content.span(last.range.clone()),
+        "the script also succeeds if it gets here",
+    );
+    Some(
+        finding
+            .label(content.span(well), "this ends it with success")
+            .help("add `exit 1` after it, or remove `exit 0`"),
+    )
 }
 
 /// `case $x in 2) ;; *) echo "x is $x" >&2 ;; esac`: a message is the only effect.
@@ -139,7 +164,9 @@ fn says(statement: &Statement) -> bool {
 pub(super) fn says_failure(statement: &Statement) -> bool {
     let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
     let text = text.join(" ");
-    ["fail", "error:", "❌", "✗"].iter().any(|w| text.contains(w))
+    let demands = [" must not ", " should not ", " must be ", " should be "].iter().any(|w| text.contains(w))
+        && !["warn", "wait", "skip", "note", "yet"].iter().any(|w| text.contains(w));
+    (demands || ["fail", "error:", "❌", "✗"].iter().any(|w| text.contains(w)))
         && !text.contains("no error")
         && !text.contains("0 fail")
         && !text.contains("expected fail")

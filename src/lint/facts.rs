@@ -3,6 +3,7 @@
 use std::{
     cell::{LazyCell, OnceCell},
     collections::BTreeMap,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::{TaskView, texts, typed::Found};
 use crate::{
-    ascii::{Ascii, ascii},
+    ascii::{Ascii, Captures, ascii},
     bash::{
         fields, flow,
         program::{Kind, Statement},
@@ -161,11 +162,64 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
         };
         view.task.env.iter().for_each(|(_, template)| push(None, &texts::written(template)));
         view.task.walk(&mut |phase, step| {
-            step.templates(&mut |template| push(Some(phase), &texts::written(template)));
+            step.templates(&mut |template| {
+                let text = texts::written(template);
+                match message_free(view, (phase, step), &text) {
+                    Some(text) => push(Some(phase), &text),
+                    None => push(Some(phase), &text),
+                }
+            });
         });
-        view.scripts.iter().for_each(|script| push(Some(script.phase), &script.content.text));
+        for script in view.scripts {
+            let content = &script.content;
+            match script.phase {
+                PhaseKind::Verify => push(Some(script.phase), &without_messages(content)),
+                _ => push(Some(script.phase), &content.text),
+            }
+        }
         found
     })
+}
+
+/// The inline script of a step of verify without what it only prints; `None` for other texts of a step.
+pub(super) fn message_free(view: &TaskView<'_>, (phase, step): (PhaseKind, &Step<Def>), text: &str) -> Option<String> {
+    // The setup of a step in verify is part of verify.
+    let script =
+        view.script_of(step).filter(|script| (script.phase, phase) == (PhaseKind::Verify, PhaseKind::Verify))?;
+    let (text, content) = (text.trim(), script.content.text.trim());
+    let is_it = text.lines().next() == content.lines().next() && text.lines().count() == content.lines().count();
+    is_it.then(|| without_messages(&script.content))
+}
+
+/// The text of a script without what it only prints: that a message names a value does not mean that the value is checked.
+pub(super) fn without_messages(content: &Content) -> String {
+    fn messages(list: &[Statement], found: &mut Vec<Range<usize>>) {
+        for statement in list {
+            let is_message = matches!(statement.kind, Kind::Command(_))
+                && matches!(statement.name(), "echo" | "printf")
+                && !statement.written
+                && statement.nested.is_empty();
+            if is_message {
+                found.extend(statement.words().iter().skip(1).map(|word| word.range.clone()));
+            }
+            // What is printed in a pipeline, a function or a substitution may be read.
+            if !matches!(statement.kind, Kind::Pipeline(_) | Kind::Function { .. }) {
+                let is_nested = |list: &[Statement]| std::ptr::eq(list, statement.nested.as_slice());
+                statement.lists(&mut |list| (!is_nested(list)).then(|| messages(list, found)).unwrap_or_default());
+            }
+        }
+    }
+    let mut found = Vec::new();
+    messages(&content.program.body, &mut found);
+    found.sort_by_key(|range| range.start);
+    let mut text = String::with_capacity(content.text.len());
+    let mut at = 0;
+    for range in found.into_iter().filter(|range| range.end <= content.text.len()) {
+        text.push_str(content.text.get(at..range.start).unwrap_or_default());
+        at = range.end.max(at);
+    }
+    text.push_str(content.text.get(at..).unwrap_or_default());
+    text
 }
 
 /// The most files that are read for one task, and the most bytes of one.
@@ -953,6 +1007,30 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
             }
         }
     });
+}
+
+/// Whether a fact comes from a comparison in a jq filter that only selects elements.
+pub(super) fn is_of_selector(view: &TaskView<'_>, fact: &Fact) -> bool {
+    let source = view.sources.get(fact.span.file);
+    let Some(text) = source.text().get(fact.span.range()).filter(|text| text.contains("select(")) else { return false };
+    let mut equals = EQUAL.captures_iter(text).filter(|equal| equal[1] == fact.key && equal[3] == fact.text());
+    let of_selector = |equal: &Captures<'_>| {
+        let at = equal.get(0).map_or(0, |whole| whole.start());
+        is_selector(&text[..at], &text[at..])
+    };
+    equals.next().is_some_and(|first| of_selector(&first)) && equals.all(|other| of_selector(&other))
+}
+
+/// Whether a comparison in a jq filter only selects the elements of which another field is read: `select(.name == "web") | .port`.
+fn is_selector(before: &str, from: &str) -> bool {
+    let Some(open) = before.rfind("select(") else { return false };
+    let inner = &before[open + "select".len()..];
+    let whole = inner.to_owned() + from;
+    let Some(end) = crate::bash::ast::closing(&whole, b'(', b')').filter(|end| *end >= inner.len()) else {
+        return false;
+    };
+    let next = whole[end + 1..].trim_start().strip_prefix('|').map_or("", str::trim_start);
+    next.strip_prefix('.').is_some_and(|field| field.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// The path of the field that a command prints.

@@ -1,6 +1,6 @@
 //! The prompt and verify ask for different things.
 
-use std::{cell::LazyCell, collections::BTreeSet};
+use std::{borrow::Cow, cell::LazyCell, collections::BTreeSet};
 
 use rustc_hash::FxHashSet;
 
@@ -91,14 +91,21 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let (mut others, mut verified) = (String::new(), String::new());
     view.task.env.iter().for_each(|(_, template)| others.push_str(&format!("{}\n", texts::written(template))));
     for script in view.scripts {
-        let text = if script.phase == PhaseKind::Verify { &mut verified } else { &mut others };
+        let (text, written) = match script.phase {
+            PhaseKind::Verify => (&mut verified, Cow::Owned(facts::without_messages(&script.content))),
+            _ => (&mut others, Cow::Borrowed(script.content.text.as_str())),
+        };
         // File descriptors and similar numbers are not values.
-        text.push_str(&STREAM.replace_all(&script.content.text, |_| " ".to_owned()));
+        text.push_str(&STREAM.replace_all(&written, |_| " ".to_owned()));
         text.push('\n');
     }
     view.task.walk(&mut |phase, step| {
         let text = if phase == PhaseKind::Verify { &mut verified } else { &mut others };
-        step.templates(&mut |template| text.push_str(&format!("{}\n", texts::written(template))));
+        step.templates(&mut |template| {
+            let written = texts::written(template);
+            let written = facts::message_free(view, (phase, step), &written).unwrap_or(written);
+            text.push_str(&format!("{written}\n"));
+        });
         step.args.iter().for_each(|(_, arg)| constants_in(arg, text));
         step.expect.iter().for_each(|(_, arg)| constants_in(arg, text));
     });

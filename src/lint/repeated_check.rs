@@ -1,8 +1,12 @@
 //! Checks of verify that a loop repeats without any difference.
 
-use super::{TaskView, polls};
+use super::{TaskView, polls, script::Content};
 use crate::{
-    bash::program::{Kind, Repeat},
+    bash::{
+        ast,
+        program::{Kind, Repeat, Statement},
+        tools,
+    },
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind, Step},
     rule,
@@ -25,6 +29,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let content = &script.content;
+        copied(content, out);
         if !content.text.contains("for ") {
             continue;
         }
@@ -46,6 +51,57 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
+}
+
+/// `a=$(COMMAND)` and `b=$(COMMAND)`, with nothing between them that could change the answer: the second was copied from the first.
+fn copied(content: &Content, out: &mut Diagnostics) {
+    let mut known: Vec<(String, &str, &Statement)> = Vec::new();
+    for statement in &content.program.body {
+        if let Some((name, command)) = captured(content, statement) {
+            match known.iter().find(|(other, text, _)| *text == command && *other != name) {
+                Some((other, _, first)) => out.push(
+                    Diagnostic::new(
+                        &REPEATED_CHECK,
+                        content.span(statement.range.clone()),
+                        format!("`{name}` is read in the same way as `{other}`"),
+                    )
+                    .label(content.span(first.range.clone()), "the same command")
+                    .help("read what the variable is named after, or remove it"),
+                ),
+                None => known.push((name, command, statement)),
+            }
+        } else if !is_still(statement) {
+            known.clear();
+        }
+    }
+}
+
+/// The variable and the command of `NAME=$(COMMAND)`, if the command only reads.
+fn captured<'c>(content: &'c Content, statement: &Statement) -> Option<(String, &'c str)> {
+    if !matches!(statement.kind, Kind::Assignment) || !is_still(statement) {
+        return None;
+    }
+    let text = content.text.get(statement.range.clone())?;
+    let (name, value) = text.split_once('=')?;
+    let value = value.trim_matches('"');
+    let end = ast::closing(value.strip_prefix('$')?, b'(', b')')?;
+    (ast::is_name(name) && end + 2 == value.len() && value.contains(' ')).then(|| (name.to_owned(), value))
+}
+
+/// Whether a statement neither changes anything nor lets time pass.
+fn is_still(statement: &Statement) -> bool {
+    let mut still = true;
+    statement.walk(&mut |s| {
+        still &= match s.name() {
+            "" => !matches!(s.kind, Kind::Loop { .. }),
+            "echo" | "printf" | "exit" | "return" | "test" | "set" | "true" => !s.written,
+            _ => {
+                let words: Vec<&str> = s.words().iter().map(|word| word.text.as_str()).collect();
+                !s.written && tools::only_looks(&words.join(" "))
+            }
+        };
+    });
+    still
 }
 
 fn again(span: Span, value: &str) -> Diagnostic {

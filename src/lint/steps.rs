@@ -1,11 +1,11 @@
 //! Steps that wait too long, or do not check what they appear to check.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use super::{TaskView, UnderView, script::ScriptView};
 use crate::{
     bash::{
-        Word,
+        Word, ast,
         program::{Kind, Statement},
         tools,
     },
@@ -442,6 +442,9 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
             let text =
                 if time.literal { Some(time.text.as_str()) } else { super::polls::constant(content, &time.text) };
             let Some(length) = text.and_then(seconds).filter(|t| *t >= LONG) else { return };
+            if script.phase == PhaseKind::Verify && observes(&content.text, command.range.clone()) {
+                return;
+            }
             let written = duration::format(length);
             out.push(
                 Diagnostic::new(&FIXED_SLEEP, content.span(command.range.clone()), format!("every run waits {written}, and a slow run may need longer"))
@@ -467,6 +470,16 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     });
+}
+
+/// Whether a pause is the time in which something must not change: what is read after it was read before it, or counts restarts.
+fn observes(text: &str, pause: Range<usize>) -> bool {
+    let (before, after) = (&text[..pause.start], &text[pause.end..]);
+    let read_again = after.match_indices("$(").any(|(at, _)| {
+        let command = &after[at..];
+        ast::closing(&command[1..], b'(', b')').is_some_and(|end| end > 8 && before.contains(&command[..end + 2]))
+    });
+    read_again || ["restartCount", "kube_pod_container_status_restarts"].iter().any(|field| after.contains(field))
 }
 
 /// Parses a duration as `sleep` does: `30`, `30s`, `1m`.

@@ -9,13 +9,19 @@ use crate::{
     ty::duration,
 };
 
+/// What each step of a cleanup may take, even if the steps before it have used up the timeout of the cleanup (unless that is shorter).
+pub const LEAST_CLEANUP: Duration = Duration::from_secs(10);
+
 /// Returns the longest time that one run of the task can take; every part of it has a limit.
 pub fn worst_case(plan: &Plan) -> Duration {
     let phases = [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify];
     let work = sum(phases.into_iter().map(|phase| longest(plan, phase.into())));
     let cleanup = longest(plan, PlanPhase::Cleanup.into());
     let limit = |time: Option<Duration>, limit: Duration| time.map_or(limit, |t| t.min(limit));
-    limit(work, plan.timeout).saturating_add(limit(cleanup, plan.cleanup_timeout))
+    let others = u32::try_from(plan.members(PlanPhase::Cleanup).count().saturating_sub(1)).unwrap_or(u32::MAX);
+    let cleanup_limit =
+        plan.cleanup_timeout.saturating_add(LEAST_CLEANUP.min(plan.cleanup_timeout).saturating_mul(others));
+    limit(work, plan.timeout).saturating_add(limit(cleanup, cleanup_limit))
 }
 
 /// Returns the duration of the longest path through a phase or block; `None` if something on it has no limit. Actions that

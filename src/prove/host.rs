@@ -29,8 +29,8 @@ use super::{
 use crate::{
     event::{Event, EventKind},
     host::{
-        Captured, Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process,
-        RealHost, StartFault, Stdin,
+        Captured, Entry, Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover,
+        Process, RealHost, StartFault, Stdin,
     },
     source::Files,
 };
@@ -492,6 +492,10 @@ impl Host for ProofHost {
 
     fn files(&self) -> &dyn Files {
         self.real().files()
+    }
+
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        self.real().entry(path)
     }
 
     fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {

@@ -249,7 +249,10 @@ pub fn verify(file: &ResultsFile, task: Option<f64>, assertion: Option<f64>) -> 
             for name in &missed {
                 writeln!(out, "    `{}` did not pass", harmless(name)).ok();
             }
-            (missed.is_empty(), out)
+            if all.tasks == 0 {
+                out.push_str("    no task was run\n");
+            }
+            (missed.is_empty() && all.tasks > 0, out)
         }
         (task, assertion) => rates(file, task.unwrap_or(0.0), assertion.unwrap_or(0.0)),
     };

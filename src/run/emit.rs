@@ -236,6 +236,15 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
     };
     match kind {
         EventKind::ServerNotice { message, .. } => text(message),
+        EventKind::ServerStarted { tools, .. } => {
+            for tool in tools {
+                text(&mut tool.name);
+                text(&mut tool.description);
+                if let Some(schema) = &mut tool.input_schema {
+                    secrets.mask_json(schema);
+                }
+            }
+        }
         EventKind::ActionFinished { report, .. } => mask_report(report, secrets, &text),
         EventKind::AgentSpoke { text: spoken } => text(spoken),
         EventKind::AgentPrompted { text: prompt } => {
@@ -266,7 +275,6 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         EventKind::TaskRetried { reason, .. } => text(reason),
         EventKind::RunStarted { .. }
         | EventKind::AgentIsolated { .. }
-        | EventKind::ServerStarted { .. }
         | EventKind::TaskStarted { .. }
         | EventKind::TokensCounted { .. }
         | EventKind::PhaseStarted { .. }

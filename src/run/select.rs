@@ -94,9 +94,9 @@ impl Selection {
         match (&self.name, self.labels.is_empty()) {
             _ if plan.tasks.is_empty() => "the eval selects no tasks".to_owned(),
             (Some(name), true) => format!("no task name matches `{name}`"),
-            (None, _) => format!("no task has the labels `{}`", self.labels),
-            (Some(_), false) if !among(&self.labels) => format!("no task has the labels `{}`", self.labels),
-            (Some(name), false) => format!("no task whose name matches `{name}` has the labels `{}`", self.labels),
+            (None, _) => format!("no task has {}", self.labels.shown()),
+            (Some(_), false) if !among(&self.labels) => format!("no task has {}", self.labels.shown()),
+            (Some(name), false) => format!("no task whose name matches `{name}` has {}", self.labels.shown()),
         }
     }
 }
@@ -119,6 +119,23 @@ impl Labels {
     pub fn tagged(tags: &[String]) -> Self {
         let tags = (TAG.to_owned(), tags.to_vec());
         Self(Some(tags).filter(|(_, tags)| !tags.is_empty()).into_iter().collect())
+    }
+
+    /// A description for people, in the words of the options: the labels and the tags that are required.
+    fn shown(&self) -> String {
+        let (tags, labels): (Vec<_>, Vec<_>) = self.0.iter().partition(|(key, _)| *key == TAG);
+        let values = |found: &[(&String, &Vec<String>)], key: bool| -> Vec<String> {
+            let pairs = found.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+            pairs.map(|(name, value)| if key { format!("`{name}={value}`") } else { format!("`{value}`") }).collect()
+        };
+        let (labels, tags) = (values(&labels, true), values(&tags, false));
+        let named = |one: &str, found: &[String]| match found {
+            [] => None,
+            [value] => Some(format!("the {one} {value}")),
+            several => Some(format!("the {one}s {}", several.join(", "))),
+        };
+        let all: Vec<String> = [named("label", &labels), named("tag", &tags)].into_iter().flatten().collect();
+        all.join(" and ")
     }
 
     fn of(&self, task: &PlannedTask) -> bool {

@@ -40,12 +40,15 @@ impl Interrupt {
     }
 }
 
-/// Listens to SIGINT, SIGTERM and SIGHUP from now on. If SIGHUP is ignored, as under `nohup`, it stays ignored.
+/// Listens to SIGINT, SIGTERM and SIGHUP from now on. If SIGHUP is ignored, as under `nohup`, it stays ignored. A file that reaches the
+/// limit of `ulimit -f` is from now on an error of the write, like a full disk, and does not end the process.
 ///
 /// # Errors
 /// Signals cannot be listened to.
 pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
     use tokio::signal::unix::{SignalKind, signal};
+    // Its listener is dropped, but it stays handled.
+    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     let mut int = signal(SignalKind::interrupt())?;
     let mut term = signal(SignalKind::terminate())?;
     let mut hup = if hup_is_ignored() { None } else { Some(signal(SignalKind::hangup())?) };

@@ -28,7 +28,7 @@ use crate::{
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover, Snapshot},
     journal::TaskPast,
-    plan::{Action, ActionIx, ActionKind, Block, Judge, Plan, PlanPhase, StepAction, mutant},
+    plan::{Action, ActionIx, ActionKind, Block, Judge, LEAST_CLEANUP, Plan, PlanPhase, StepAction, mutant},
     results::NOT_WITHIN,
     signature::{Control, Effects},
     source::Span,
@@ -478,13 +478,18 @@ impl<'a> Unit<'a> {
         end
     }
 
-    /// Runs every cleanup step, whatever the outcome of the one before, within the cleanup's own timeout.
+    /// Runs every cleanup step, whatever the outcome of the one before, within the cleanup's own timeout; each gets at least
+    /// [`LEAST_CLEANUP`].
     pub async fn cleanup(&self, inside: &Inside<'_>, scope: &mut Scope<'a>) {
         let deadline = self.host.elapsed().saturating_add(self.plan.cleanup_timeout);
         let limits = Limits { deadline, cancel: self.force.clone(), phase: PlanPhase::Cleanup };
+        let least = LEAST_CLEANUP.min(self.plan.cleanup_timeout);
         let mut agenda = self.plan.agenda(inside.block.holder);
         while let Some(ix) = agenda.pop() {
             let id = inside.id_of(self.plan.action(ix));
+            // One that hangs takes no time from the others.
+            let deadline = limits.deadline.max(self.host.elapsed().saturating_add(least));
+            let limits = Limits { deadline, cancel: limits.cancel.clone(), phase: limits.phase };
             let end = self.step(ix, id.clone(), scope, &limits).await;
             agenda.done(ix);
             let in_time = !self.left(&limits).is_zero();

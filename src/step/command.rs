@@ -13,7 +13,7 @@ use crate::{
         command::{Command, ExitCode, Expect},
         expect::TextExpect,
     },
-    event::ExitReport,
+    event::{ExitReport, Outcome},
 };
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -34,7 +34,15 @@ async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
     };
     let status = match done.exit {
         // An expected death by signal, with the exit status that a shell would report.
-        Some(ExitReport::Signalled { signal }) if expect.exit_code.admits(128 + signal) => 128 + signal,
+        Some(ExitReport::Signalled { signal })
+            if !matches!(expect.exit_code, ExitCode::Not(_)) && expect.exit_code.admits(128 + signal) =>
+        {
+            128 + signal
+        }
+        // A command that was not found has not failed in the way that was expected.
+        Some(ExitReport::Exited { code: code @ (126 | 127) }) if matches!(expect.exit_code, ExitCode::Not(_)) => {
+            return Ok(Done { outcome: Outcome::Broken, message: process::exited(code), ..done });
+        }
         Some(ExitReport::Exited { code }) => code,
         _ => return Ok(done),
     };

@@ -12,7 +12,8 @@ use super::{
 use crate::{
     builtin::file::{Expect, File},
     event::Outcome,
-    source::{ReadError, Stat},
+    host::Entry,
+    source::ReadError,
 };
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -29,7 +30,7 @@ fn file(cx: &Context<'_>) -> Result<Done, Stop> {
         make(cx, &path, &content, octal(&mode)?).map_err(|e| format!("`{name}` could not be written: {e}"))?;
     } else if absent {
         // Never remove a whole directory because of a mistake in the path.
-        if cx.host.files().stat(&path) == Some(Stat::Dir) {
+        if entry(cx, &path, &name)? == Some(Entry::Dir) {
             return Err(format!("`{name}` is a folder; `absent` removes files only").into());
         }
         cx.host.remove(&path).map_err(|e| format!("`{name}` could not be removed: {e}"))?;
@@ -50,11 +51,19 @@ fn make(cx: &Context<'_>, path: &Path, content: &str, mode: u32) -> std::io::Res
 
 fn look(cx: &Context<'_>, path: &Path, name: &str, expect: &Expect) -> Result<Compared, String> {
     let mut found = Compared::default();
-    let stat = cx.host.files().stat(path);
-    let words = |there| if there { "it exists" } else { "it does not exist" };
-    let differs = stat.is_some() != expect.exists;
-    found.add(differs.then(|| compare::difference(name, words(expect.exists), words(stat.is_some()))));
-    if differs || stat.is_none() {
+    let entry = entry(cx, path, name)?;
+    let actual = match entry {
+        None => "it does not exist".to_owned(),
+        Some(Entry::File | Entry::Dir | Entry::LinkToDir) => "it exists".to_owned(),
+        Some(Entry::BrokenLink) => "it is a link that leads nowhere".to_owned(),
+        Some(Entry::Special(kind)) => format!("it exists, and is {kind}"),
+    };
+    let (expected, differs) = match expect.exists {
+        true => ("it exists", matches!(entry, None | Some(Entry::BrokenLink))),
+        false => ("it does not exist", entry.is_some()),
+    };
+    found.add(differs.then(|| compare::difference(name, expected, &actual)));
+    if differs || entry.is_none() {
         return Ok(found);
     }
     let demands = expect.demands();
@@ -75,6 +84,10 @@ fn look(cx: &Context<'_>, path: &Path, name: &str, expect: &Expect) -> Result<Co
         found.add(differs.then(difference));
     }
     Ok(found)
+}
+
+fn entry(cx: &Context<'_>, path: &Path, name: &str) -> Result<Option<Entry>, String> {
+    cx.host.entry(path).map_err(|e| format!("`{name}` could not be examined: {e}"))
 }
 
 fn octal(mode: &str) -> Result<u32, String> {

@@ -14,6 +14,7 @@ use crate::{
     bash::tools::SHELLS,
     event::{ExitReport, Outcome},
     host::{Captured, Exec, Exit, Finished, Host, INLINE, Snapshot, StartFault},
+    secrets::CUT,
     source::Stat,
 };
 
@@ -203,8 +204,8 @@ pub fn reported(captured: &Captured) -> String {
     let (head, tail) = (&bytes[..REPORTED.min(bytes.len()) / 2], &bytes[bytes.len() - REPORTED.min(bytes.len()) / 2..]);
     let left_out = bytes.len() - head.len() - tail.len();
     let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
-    let end = if captured.dropped == 0 { String::new() } else { format!("\n… {} bytes more", captured.dropped) };
-    format!("{head}\n… {left_out} bytes left out …\n{}{end}", tail.trim_end_matches('\n'))
+    let end = if captured.dropped == 0 { String::new() } else { format!("{CUT}{} bytes more", captured.dropped) };
+    format!("{head}{CUT}{left_out} bytes left out …\n{}{end}", tail.trim_end_matches('\n'))
 }
 
 /// A directory that only this user can access; removed when this is dropped.

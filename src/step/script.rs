@@ -11,6 +11,7 @@ use crate::{
     builtin::script::{Protocol, Script},
     event::Outcome,
     host::Exec,
+    ty::unique,
 };
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -112,6 +113,7 @@ fn verdict(stdout: Option<&str>) -> Result<Answer, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| {
         format!("its standard output is not one JSON value: {e}; what is not its answer belongs on standard error")
     })?;
+    unique::check(text).map_err(|e| format!("its answer does not follow the json protocol: {e}"))?;
     serde_json::from_value(value).map_err(|e| format!("its answer does not follow the json protocol: {e}"))
 }
 

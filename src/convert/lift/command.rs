@@ -27,6 +27,8 @@ use crate::{
 const ALSO_PROGRAMS: [&str; 8] = ["[", "command", "echo", "false", "printf", "pwd", "test", "true"];
 
 pub(super) const ONE_STATUS: &str = "it expects status 1, but the script accepted any status except 0";
+/// `{not: 0}` is not met by 126, by 127 and by a signal.
+pub(super) const NOT_FOUND: &str = "a command that is not found or is killed has not failed as expected";
 pub(super) const PIPE_STATUS: &str =
     "the command itself must succeed as well, not only the command that reads its output";
 pub(super) const PIPE_DENIED: &str = "its output counts even if the command failed";
@@ -863,7 +865,7 @@ pub(super) fn denied(mut out: Out) -> Option<Out> {
     let in_a_file = run.starts_with("grep ") && !before.is_empty();
     if !fails_with_one(run) && !in_a_file {
         expect.exit_code = ExitCode::Not(0);
-        return Some(out);
+        return Some(out.but(Label::Stronger, NOT_FOUND));
     }
     expect.exit_code = ExitCode::Is(1);
     // `test` has no other failure status; neither has `grep` on a file that a step has written.

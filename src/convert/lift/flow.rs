@@ -6,7 +6,7 @@ use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
     capture::inverse,
     changes_nothing,
-    command::{NOT_A_NUMBER, ONE_STATUS, PIPE_DENIED, Purpose, denied, expect_of},
+    command::{NOT_A_NUMBER, NOT_FOUND, ONE_STATUS, PIPE_DENIED, Purpose, denied, expect_of},
     messages, read_only,
     statement::{self, here_string, runs_commands},
 };
@@ -1040,7 +1040,7 @@ impl<'a> Lifter<'a> {
         let step::Kind::Command { expect, .. } = &mut out.last()?.kind else { return None };
         (*expect == step::Expect::default()).then_some(())?;
         expect.exit_code = ExitCode::Not(0);
-        Some(out)
+        Some(out.but(Label::Stronger, NOT_FOUND))
     }
 
     /// Returns a step that passes if the first passes, or else the second.
