@@ -373,7 +373,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     found.retain(|finding| !derived::explains(view, finding));
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
-    found.retain(|finding| !out.iter().filter(is_wrong_state).any(|known| known.span == finding.span));
+    found.retain(|finding| !out.iter().filter(is_wrong_state).any(|known| known.span.contains(finding.span)));
     out.extend(found);
 }
 

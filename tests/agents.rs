@@ -513,6 +513,23 @@ fn a_strict_replay_is_broken_by_any_difference() {
     let drawn = world.read("drawn");
     assert_eq!(drawn.lines().collect::<std::collections::HashSet<_>>().len(), 1, "{drawn}");
 
+    // Without the end of the agent's turn, or if the agent failed, calls are missing: a pass would mean nothing.
+    let whole = world.read("r.jsonl");
+    let is_end = |line: &&str| line.contains(r#""type":"output""#);
+    let end = whole.lines().find(is_end).unwrap();
+    world.write("mode", "same");
+    for (text, why) in [
+        (whole.replace(&format!("{end}\n"), ""), "ends before the agent of `t` had ended"),
+        (
+            whole.replace(end, &end.replace("\"exitCode\":0", "\"exitCode\":1")),
+            "the agent had failed when `t` was recorded",
+        ),
+    ] {
+        world.write("r.jsonl", &text);
+        ran(&["--replay", "tolerant"], "").expect(3, &[why]);
+    }
+    world.write("r.jsonl", &whole);
+
     // A secret that was masked in the recording cannot be restored.
     world.write("mode", "same");
     let recorded = world.read("r.jsonl");
@@ -1067,6 +1084,13 @@ fn an_unreadable_call_fails_the_task_without_a_retry() {
     assert_eq!(model.asked().len(), 2);
     let used = &world.results("e")["results"][0]["tokenEstimate"];
     assert!(used["totalTokens"].as_u64().unwrap() >= 5110, "{used}");
+
+    // And for one whose arguments have a key twice: readers disagree about which of them counts.
+    let twice = HALF.replace(r#"{\"title\": \"bre"#, r#"{\"title\": \"bread\", \"title\": \"rye\"}"#);
+    let model = Model::new([Reply::Raw("application/json", Box::leak(twice.into_boxed_str())), text("done")]);
+    let why = "made a malformed call: the arguments of `notes_create`: the key `title` appears twice";
+    run(&world, "openai", &model.url, &args).expect(1, &[why]);
+    assert_eq!(world.results("e")["results"][0]["outcome"], "failed");
 }
 
 /// If a part of the usage is estimated, the sum counts as estimated; a call of a tool that does not exist is recorded.

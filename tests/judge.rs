@@ -397,7 +397,7 @@ fn findings_of_a_judge_are_in_every_report() {
     world.run(&["result", "view", "gevals-e-out.json"]).expect(0, &["missing_information: it does not say so"]);
 }
 
-/// Nothing of these is visible, so there is nothing to judge.
+/// Nothing of these is visible: the agent has not done what was asked, and the judge is not asked.
 #[test]
 fn an_answer_of_invisible_characters_is_empty() {
     let world = world("obey");
@@ -406,10 +406,10 @@ fn an_answer_of_invisible_characters_is_empty() {
         world.write(&format!("said/{name}"), said);
         world.write(&format!("tasks/{name}.yaml"), &task(name, &format!("llm: {{contains: {REFERENCE}}}")));
     }
-    world.run(&["run", "eval.yaml"]).expect(1, &["the agent gave no answer, so there is nothing to judge"]);
+    world.run(&["run", "eval.yaml"]).expect(1, &["missing_information: the agent gave no answer"]);
     let results = world.results("e");
     for name in ["spaces", "zero", "tags"] {
-        assert_eq!(result(&results, name)["outcome"], "broken", "{name}");
+        assert_eq!(result(&results, name)["outcome"], "failed", "{name}");
     }
 }
 

@@ -109,6 +109,8 @@ fn thresholds_determine_the_exit_status() {
     }
     world.write("none.json", "[]");
     world.run(&["result", "verify", "none.json", "--task", "0.1"]).expect(1, &["0.00% (0/0)", "no assertions"]);
+    world.write("shard.json", r#"{"summary": {"evals": {"names": []}, "complete": true}, "results": []}"#);
+    world.run(&["result", "verify", "shard.json"]).expect(1, &["✗ 0 of 0 passed", "no task was run", "FAILED"]);
     world.run(&["result", "verify", "none.json", "--assertion", "1"]).expect(1, &["Incomplete: it has no results"]);
 }
 
@@ -439,9 +441,14 @@ fn tasks_are_selected_and_invalid_selections_are_rejected() {
         (vec!["--run", "("], 2, "not a valid regular expression"),
         (vec!["-l", "suite=legacy"], 0, "1 of 1 task passed"),
         (vec!["-l", "suite=legacy,suite=other", "--label-selector", "suite=third"], 0, "1 of 1 task passed"),
-        (vec!["-l", "suite=other"], 2, "no task has the labels `suite=other`"),
+        (vec!["-l", "suite=other"], 2, "no task has the label `suite=other`"),
+        (
+            vec!["-l", "suite=other,difficulty=easy", "--tag", "slow"],
+            2,
+            "no task has the labels `suite=other`, `difficulty=easy` and the tag `slow`",
+        ),
         (vec!["-l", "suite"], 2, "`suite` is not `key=value`"),
-        (vec!["-l", "suite=legacy", "--run", "write"], 2, "has the labels"),
+        (vec!["-l", "suite=legacy", "--run", "write"], 2, "has the label `suite=legacy`"),
         (vec!["--shard", "0/3"], 2, "numbered from 1"),
         (vec!["--shard", "1/0"], 2, "must not be 0"),
         (vec!["--shard", "x"], 2, "I/N"),
@@ -1530,7 +1537,7 @@ fn the_complete_text_of_a_summary() {
   ✗ stopped  cancelled
       the task failed
 
-Tasks:      1/7 passed (14.29%, with 95 % confidence 4–70 % of 4 judged)
+Tasks:      1/7 passed (14.29%; of the 4 that were judged, with 95 % confidence 4–70 %)
             a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time; `-n` runs tasks more often
 Assertions: 4/6 passed (66.67%, with 95 % confidence 29–91 %)
 Cleanups:   1 failed

@@ -319,6 +319,19 @@ async fn a_failed_cleanup_affects_only_the_exit_status() {
     assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Passed, 4));
 }
 
+/// Each step of a cleanup gets some time, even behind one that takes all of the cleanup's.
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_that_hangs_does_not_starve_the_others() {
+    let spec = "  cleanup: [{command: {run: ok}}, {command: {run: slow, timeout: 2h}}, {command: {run: ok}}]\n";
+    let task = task(&format!("  verify: [{{command: {{run: ok}}}}]\n{spec}"));
+    let task = task.replace("cleanupTimeout: 60s", "cleanupTimeout: 30s");
+    let plan = eval_of(vec![plan_of(&Sources::default(), "t.yaml", &task, AgentKind::Noop)]);
+    let ran = run_plan(world(), &plan, &RunOptions::default(), &[]).await;
+    let outcomes = ["cleanup/0", "cleanup/1", "cleanup/2"].map(|id| ran.outcome(id));
+    assert_eq!(outcomes, [Outcome::Passed, Outcome::Broken, Outcome::Passed]);
+    assert!(ran.report("cleanup/1").message.contains("30s"), "{}", ran.report("cleanup/1").message);
+}
+
 #[tokio::test(start_paused = true)]
 async fn cleanup_is_skipped_if_its_inputs_were_never_created() {
     let ran = run("  setup: [{command: {run: no}}, {command: {id: m, run: say}}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: 'ok {steps.m.outputs.stdout}'}}]\n").await;

@@ -204,7 +204,15 @@ async fn commands() {
     outcome(&step.expect("command", run.clone(), any).await, Outcome::Passed, "");
     let fails = json!({ "exitCode": { "not": 0 } });
     outcome(&step.expect("command", run.clone(), fails.clone()).await, Outcome::Passed, "");
-    outcome(&step.expect("command", json!({ "run": "true" }), fails).await, Outcome::Failed, "status 0");
+    outcome(&step.expect("command", json!({ "run": "true" }), fails.clone()).await, Outcome::Failed, "status 0");
+    // A command that does not exist or is killed does not fail as expected.
+    for (run, message) in [
+        ("nosuch get pod web", "status 127 (command not found)"),
+        ("/etc/passwd", "status 126 (not executable)"),
+        ("kill -9 $$", "signal 9 (SIGKILL)"),
+    ] {
+        outcome(&step.expect("command", json!({ "run": run }), fails.clone()).await, Outcome::Broken, message);
+    }
     let done = step.expect("command", run, json!({ "stdout": "b", "stderr": { "matches": "c" } })).await;
     outcome(&done, Outcome::Failed, "status 3; `stdout`, `stderr` are not as expected");
     assert_eq!(subjects(&done), ["exitCode", "stdout", "stderr"]);
@@ -344,6 +352,9 @@ async fn the_json_protocol() {
     outcome(&run("echo checking; echo '{\"passed\": true}'").await, Outcome::Broken, "not one JSON value");
     outcome(&run("echo '{\"pass\": true}'").await, Outcome::Broken, "passed");
     outcome(&run("true").await, Outcome::Broken, "printed nothing");
+    // Two verdicts that contradict each other are none.
+    let both = run("echo '{\"passed\": false, \"passed\": true}'").await;
+    outcome(&both, Outcome::Broken, "the key `passed` appears twice");
 }
 
 #[tokio::test]
@@ -510,6 +521,40 @@ async fn files() {
     outcome(&look(json!({})).await, Outcome::Failed, "");
     outcome(&look(json!({ "exists": false })).await, Outcome::Passed, "");
     outcome(&step.run("file", json!({ "path": "/proc/no/file", "content": "" })).await, Outcome::Broken, "written");
+}
+
+/// A pipe or a broken link is no file, but its path is not free either. Writing to a pipe would block forever.
+#[tokio::test]
+async fn paths_that_are_not_files() {
+    use std::os::unix::{fs::symlink, net::UnixListener};
+    let temp = Temp::new();
+    let step = Step::new(Dialect::Portable, &temp.0);
+    outcome(&step.run("command", json!({ "run": "mkfifo pipe" })).await, Outcome::Passed, "");
+    let _socket = UnixListener::bind(temp.0.join("socket")).unwrap();
+    symlink("nowhere", temp.0.join("broken")).unwrap();
+    symlink("circle", temp.0.join("circle")).unwrap();
+    std::fs::create_dir(temp.0.join("folder")).unwrap();
+    symlink("folder", temp.0.join("link")).unwrap();
+    for (path, exists, actual) in [
+        ("pipe", true, "it exists, and is a pipe"),
+        ("socket", true, "it exists, and is a socket"),
+        ("broken", false, "it is a link that leads nowhere"),
+        ("circle", false, "it is a link that leads nowhere"),
+        ("link", true, "it exists"),
+    ] {
+        let look = async |exists: bool| step.expect("file", json!({ "path": path }), json!({ "exists": exists })).await;
+        let gone = look(false).await;
+        outcome(&gone, Outcome::Failed, "");
+        assert_eq!(gone.differences[0].actual, actual, "{path}");
+        outcome(&look(true).await, if exists { Outcome::Passed } else { Outcome::Failed }, "");
+    }
+    for (path, kind) in [("pipe", "a pipe"), ("socket", "a socket")] {
+        let done = step.run("file", json!({ "path": path, "content": "x" })).await;
+        outcome(&done, Outcome::Broken, &format!("could not be written: it is {kind}, not a file"));
+    }
+    // Of a link, only the link is removed.
+    outcome(&step.run("file", json!({ "path": "link", "absent": true })).await, Outcome::Passed, "");
+    assert!(temp.0.join("folder").is_dir() && temp.0.join("link").symlink_metadata().is_err());
 }
 
 #[tokio::test]

@@ -102,6 +102,8 @@ struct Part {
     drawn: Option<Drawn>,
     calls: Vec<Call>,
     output: String,
+    /// Whether an agent got the prompt; the calls of `gevals proxy` are not those of an agent's turn.
+    prompted: bool,
     /// The agent's exit status, if the recording contains the end of its turn.
     ended: Option<i32>,
     /// The first message that was too long for the recording: its line, and its size in bytes.
@@ -156,7 +158,7 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
             Line::Prompt { task, .. } if task.name == wanted => {
                 open.retain(|_, (run, _)| *run != task.run);
                 let part = runs.entry(task.run).or_default();
-                *part = Part { drawn: part.drawn.take(), ..Part::default() };
+                *part = Part { drawn: part.drawn.take(), prompted: true, ..Part::default() };
             }
             Line::Cut { .. } => full = true,
             Line::Message { task: Some(task), cut: Some(bytes), .. } if task.name == wanted => {
@@ -219,6 +221,7 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     }
     match part.ended {
         Some(0) => Ok(part),
+        None if !part.prompted => Ok(part),
         Some(_) => Err(format!(
             "the agent had failed when `{wanted}` was recorded in `{shown}`, so its calls are not complete: record it again"
         )),
