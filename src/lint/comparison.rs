@@ -961,7 +961,24 @@ pub fn quoted(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let mut words: Vec<ast::Word> = Vec::new();
+        let text_of = |statement: &Statement| content.text.get(statement.range.clone()).unwrap_or_default();
+        let mut tests = String::new();
         content.program.walk(&mut |statement| {
+            if matches!(statement.kind, Kind::Test) {
+                tests.push_str(text_of(statement));
+                tests.push(' ');
+            }
+        });
+        // A variable that a test compares.
+        let is_compared = |name: &str| tests.contains(&format!("${name}")) || tests.contains(&format!("${{{name}}}"));
+        content.program.walk(&mut |statement| {
+            if matches!(statement.kind, Kind::Assignment)
+                && text_of(statement)
+                    .split_once('=')
+                    .is_some_and(|(name, value)| value.starts_with('\'') && is_compared(name))
+            {
+                words.extend(ast::split(text_of(statement), statement.range.start));
+            }
             let takes = matches!(
                 statement.tool(),
                 "kubectl"

@@ -56,10 +56,9 @@ fn ordered(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let Some(first) = given.peek().map(|fact| fact.span) else { continue };
             let is_it = |fact: &facts::Fact| fact.text() == *value;
             let is_changed = || {
-                owner::runs(view, PhaseKind::Setup).any(|run| {
-                    let words = owner::words(run);
-                    CHANGES.is_match(&words)
-                })
+                // `set -e` changes nothing.
+                let mut runs = owner::runs(view, PhaseKind::Setup).filter(|run| run.statement.name() != "set");
+                runs.any(|run| owner::words(run).split_whitespace().any(|word| CHANGES.contains(&word)))
             };
             // A check of the field itself is that of another question.
             if given.all(is_it) && !asked.iter().any(|fact| fact.key == *key) && !is_changed() {
@@ -72,9 +71,10 @@ fn ordered(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
 }
 
 /// Commands that may change such a state.
-static CHANGES: Ascii = ascii(
-    r"(?i)\b(?:patch|edit|stop|start|halt|restart|pause|unpause|suspend|resume|replace|scale|set|sed|lock|unlock|rollout)\b",
-);
+const CHANGES: [&str; 17] = [
+    "patch", "edit", "stop", "start", "halt", "restart", "pause", "unpause", "suspend", "resume", "replace", "scale",
+    "set", "sed", "lock", "unlock", "rollout",
+];
 
 fn push(
     view: &TaskView<'_>,
