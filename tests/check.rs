@@ -264,6 +264,12 @@ fn a_server_that_differs_from_its_lock_breaks_the_named_evals() {
     world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(3, &cure);
     world.run(&["lock", "evals/eval.yaml"]).expect(0, &["locked "]);
     world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(0, &["available as locked"]);
+
+    // A lock is committed: what a server says about itself may contain a secret of its environment.
+    let mut command = world.command(&["lock", "evals/eval.yaml"]);
+    command.env("NOTES_TOKEN", "notes_read").env("NOTES_NAME", "notes_peek");
+    let warning = "warning: `gevals.lock` contains the value of `NOTES_TOKEN`: do not commit it if that is a secret";
+    world.start(command).end().expect(0, &[warning, "locked "]);
 }
 
 #[test]

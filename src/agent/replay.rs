@@ -449,6 +449,7 @@ mod tests {
                 answered(0, 3, "second"),
                 answered(1, 2, "other"),
                 output(0, "done"),
+                output(1, ""),
             ];
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
             let played = |run| {

@@ -28,6 +28,7 @@ use crate::{
     package::{Package, package},
     project::{EvalUnit, references},
     run,
+    secrets::is_secret_name,
     signature::Schema,
     source::{Files, Sources, Stat},
     template,
@@ -154,6 +155,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::BROKEN;
     }
     breaks.lines().filter(|line| *line != BREAKS_NONE).for_each(warn);
+    secrets_in(&text).iter().for_each(|warning| warn(warning));
     let tools: usize = lock.servers.values().map(|s| s.tools.len()).sum();
     let operations: usize = lock.extensions.values().map(|e| e.operations.len()).sum();
     let mut parts = Vec::new();
@@ -173,6 +175,20 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     print(&format!("locked {} in {}\n", in_words(&parts), path.display()));
     status::OK
+}
+
+/// Warnings about variables with the names of secrets whose value is in a lock: a server may write its configuration into the descriptions
+/// of its tools.
+fn secrets_in(lock: &str) -> Vec<String> {
+    /// Shorter values occur in texts by chance.
+    const LEAST: usize = 8;
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let known = variables.filter(|(name, value)| is_secret_name(name) && value.len() >= LEAST);
+    let in_lock = known.filter(|(_, value)| lock.contains(value.trim()));
+    in_lock
+        .map(|(name, _)| format!("`{FILE_NAME}` contains the value of `{name}`: do not commit it if that is a secret"))
+        .collect()
 }
 
 /// Downloads what is locked.

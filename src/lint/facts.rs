@@ -205,7 +205,11 @@ pub(super) fn without_messages(content: &Content) -> String {
             // What is printed in a pipeline, a function or a substitution may be read.
             if !matches!(statement.kind, Kind::Pipeline(_) | Kind::Function { .. }) {
                 let is_nested = |list: &[Statement]| std::ptr::eq(list, statement.nested.as_slice());
-                statement.lists(&mut |list| (!is_nested(list)).then(|| messages(list, found)).unwrap_or_default());
+                statement.lists(&mut |list| {
+                    if !is_nested(list) {
+                        messages(list, found);
+                    }
+                });
             }
         }
     }
