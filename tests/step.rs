@@ -240,6 +240,8 @@ async fn commands() {
     let bad = step.expect("command", json!({ "run": "exit 3" }), json!({ "stdout": { "matches": "(" } })).await;
     outcome(&bad, Outcome::Broken, "`(` is not a pattern");
     outcome(&step.run("command", json!({ "run": "kill -9 $$" })).await, Outcome::Broken, "signal 9 (SIGKILL)");
+    let nul = json!({ "run": "true", "env": { "A": "an answer\0" } });
+    outcome(&step.run("command", nul).await, Outcome::Broken, "its variable `A` contains a NUL character");
     outcome(
         &step.expect("command", json!({ "run": "kill -9 $$" }), json!({ "exitCode": 137 })).await,
         Outcome::Passed,

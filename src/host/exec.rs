@@ -147,6 +147,11 @@ pub enum StartFault {
     /// What is too large, and how many bytes it has.
     #[error("its {0} has {1} bytes, and {ROOM}: write it into a file, or to standard input")]
     TooLarge(String, usize),
+    /// What contains it.
+    #[error(
+        "its {0} contains a NUL character, which no program can receive there: write it into a file, or to standard input"
+    )]
+    Nul(String),
     #[error("{0}")]
     Other(String),
 }
@@ -329,12 +334,24 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, on_
     finished
 }
 
+/// The arguments and variables that a program was to be given, each with its name for people.
+fn given(exec: &Exec) -> impl Iterator<Item = (String, &OsString)> {
+    let args = exec.args.iter().enumerate().map(|(nth, arg)| (format!("argument {}", nth + 1), arg));
+    let env = exec.env.iter().map(|(name, value)| (format!("variable `{}`", name.to_string_lossy()), value));
+    args.chain(env)
+}
+
 /// The largest argument or variable that a program was to be given.
 fn too_large(exec: &Exec) -> StartFault {
-    let args = exec.args.iter().enumerate().map(|(nth, arg)| (format!("argument {}", nth + 1), arg.len()));
-    let env = exec.env.iter().map(|(name, value)| (format!("variable `{}`", name.to_string_lossy()), value.len()));
-    let (what, bytes) = args.chain(env).max_by_key(|(_, bytes)| *bytes).unwrap_or(("environment".to_owned(), 0));
+    let all = given(exec).map(|(what, value)| (what, value.len()));
+    let (what, bytes) = all.max_by_key(|(_, bytes)| *bytes).unwrap_or(("environment".to_owned(), 0));
     StartFault::TooLarge(what, bytes)
+}
+
+/// The first argument or variable with a NUL character, if one has it.
+fn with_nul(exec: &Exec) -> Option<StartFault> {
+    let (what, _) = given(exec).find(|(_, value)| value.as_encoded_bytes().contains(&0))?;
+    Some(StartFault::Nul(what))
 }
 
 /// Starts a process to communicate with. The timeout and the capture limit of the [`Exec`] do not apply.
@@ -396,6 +413,9 @@ async fn start(
     let cwd = std::path::absolute(&exec.cwd).map_err(other)?;
     if !cwd.is_dir() {
         return Err(StartFault::NoSuchDir(exec.cwd.display().to_string()));
+    }
+    if let Some(fault) = with_nul(exec) {
+        return Err(fault);
     }
     let name = exec.program.to_string_lossy().into_owned();
     let Some(program) = find(&exec.program, &cwd, exec.variable("PATH").as_deref()) else {

@@ -646,7 +646,7 @@ fn reason(stmt: &Stmt) -> String {
             }
         }
         Kind::For { body, .. } if body.iter().any(|s| name(s).as_deref() == Some("sleep")) => {
-            "a wait that `eventually` cannot express, for example because a command that fails ends the script"
+            "a wait that `eventually` cannot express: a command that fails ends the script, or a variable is read later even if the wait was in vain"
                 .to_owned()
         }
         Kind::For { values, .. } => {
