@@ -17,6 +17,7 @@ mod invert;
 mod kubectl;
 mod memory;
 mod places;
+mod pure;
 mod seek;
 mod shell;
 mod shim;
@@ -371,14 +372,20 @@ impl<'a> Prover<'a> {
 
 impl Running {
     fn new(bwrap: &Path, exe: &Path, root: PathBuf, commands: BTreeSet<String>) -> Result<Self, String> {
+        let mut readable =
+            vec![(root.clone(), PathBuf::from("/source")), (exe.to_owned(), PathBuf::from("/usr/local/bin/gevals"))];
+        let mut replaced = commands.clone();
+        // What jq prints is kept: some versions take longer to start than everything else in a world.
+        let jq = Path::new("/usr/bin/jq");
+        if jq.is_file() {
+            readable.push((jq.to_owned(), PathBuf::from(pure::JQ)));
+            replaced.insert("jq".to_owned());
+        }
         let jail = Jail {
-            readable: vec![
-                (root.clone(), PathBuf::from("/source")),
-                (exe.to_owned(), PathBuf::from("/usr/local/bin/gevals")),
-            ],
+            readable,
             writable: ["/task", "/world"].map(PathBuf::from).to_vec(),
             shim: Some(exe.to_owned()),
-            commands: commands.clone(),
+            commands: replaced,
             env: vec![("BASH_ENV".to_owned(), shell::BASH_ENV.to_owned())],
         };
         let mut child = Command::new(bwrap)

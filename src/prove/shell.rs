@@ -34,7 +34,8 @@ const COMMANDS: &str = "/usr/local/bin";
 /// The commands of this jail.
 pub fn commands() -> BTreeSet<String> {
     let names = fs::read_dir(COMMANDS).into_iter().flatten().flatten();
-    names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name != "gevals").collect()
+    let is_command = |name: &String| !name.starts_with("gevals") && name != "jq";
+    names.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_command).collect()
 }
 
 /// The words of a line that every shell reads in the same way, as exactly one command: plain characters, quotes that contain nothing

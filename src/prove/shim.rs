@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    curl, kubectl,
+    curl, kubectl, pure,
     trace::{self, PAUSE, record},
     world::{Answer, Call, Given, HANGS, WORLD, World, hang, has_hung, patience},
 };
@@ -41,6 +41,7 @@ pub fn main() -> Option<u8> {
     match name.as_str() {
         "sleep" => return Some(sleep(&args)),
         "timeout" => return Some(timeout(&args)),
+        "jq" => return Some(pure::jq(&args)),
         _ => {}
     }
     if name == "date" {
