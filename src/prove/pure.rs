@@ -79,8 +79,19 @@ fn input(args: &[String]) -> Option<Vec<u8>> {
         }
     }
     let (filter, files) = operands.split_first()?;
-    let depends =
-        ["env", "now", "input_filename", "localtime", "mktime", "strftime", "strptime", "import", "include", "$__"];
+    let depends = [
+        "env",
+        "$ENV",
+        "now",
+        "input_filename",
+        "localtime",
+        "mktime",
+        "strftime",
+        "strptime",
+        "import",
+        "include",
+        "$__",
+    ];
     (!depends.iter().any(|name| filter.contains(name))).then_some(())?;
     let mut all = Vec::new();
     for file in files {
@@ -112,4 +123,28 @@ fn ran(args: &[String], input: &[u8]) -> Option<Output> {
 fn run_directly(args: &[String]) -> u8 {
     let _ = Command::new(JQ).args(args).exec();
     127
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_that_depend_on_more_than_arguments_and_input_are_not_kept() {
+        let input = |args: &[&str]| input(&args.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(input(&["-nr", "--arg", "a", "$ENV", "$a"]), Some(Vec::new()));
+        for args in [
+            &["-n", "input"][..],
+            &["-n", "now"],
+            &["-n", "env.HOME"],
+            &["-n", "$ENV.HOME"],
+            &["-f", "filter.jq"],
+            &["-n", "--slurpfile", "a", "b", "$a"],
+            &["-n", "--unknown", "1"],
+            &[".", "/no/such/file"],
+            &["-r"],
+        ] {
+            assert_eq!(input(args), None, "{args:?}");
+        }
+    }
 }
