@@ -191,7 +191,7 @@ impl Allowance {
     }
 }
 
-/// Programs that are not replaced by shims, because they access nothing outside of the jail.
+/// Programs that run in the jail, because they access nothing outside of it. (What `jq` prints is kept: [`pure`].)
 const REAL: &[&str] = &[
     "awk",
     "base64",

@@ -1441,6 +1441,8 @@ fn the_proof_finds_worlds_in_which_scripts_pass() {
             "J=$(kubectl get cm app -o json)\n[ \"$(echo \"$J\" | jq -r .data.a)\" = x ] || exit 1\necho \"$J\" | grep -q '\"b\"' || exit 1",
             &[],
         ),
+        // What jq prints is kept, but not what it reads from a pipe.
+        ("V=$(jq -r .status.phase <(kubectl get pod a -o json))\n[ \"$V\" = Running ]", &[]),
     ];
     for (script, faults) in right {
         let proof = proof_of(script, faults);

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{Read, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -15,8 +15,10 @@ use sha2::{Digest, Sha256};
 pub const JQ: &str = "/usr/local/bin/gevals-jq";
 /// Where outputs are kept.
 const KEPT: &str = "/world/jq";
-/// The longest output that is kept, in bytes. A longer one may meet a reader that has ended.
+/// The longest output that is kept, in bytes.
 const LONGEST: usize = 4096;
+/// The exit status in a shell of a program that writes to a pipe which nothing reads any more.
+const NO_READER: u8 = 141;
 
 /// Acts as jq, and returns its exit status.
 pub fn jq(args: &[String]) -> u8 {
@@ -35,9 +37,9 @@ pub fn jq(args: &[String]) -> u8 {
         let _ = fs::create_dir_all(KEPT);
         let _ = fs::write(&temporary, output.written()).and_then(|()| fs::rename(&temporary, &path));
     }
-    let _ = std::io::stdout().write_all(&output.stdout);
+    // jq writes to a pipe when it ends, after its messages.
     let _ = std::io::stderr().write_all(&output.stderr);
-    output.status
+    if std::io::stdout().write_all(&output.stdout).is_ok() { output.status } else { NO_READER }
 }
 
 struct Output {
@@ -95,7 +97,9 @@ fn input(args: &[String]) -> Option<Vec<u8>> {
     (!depends.iter().any(|name| filter.contains(name))).then_some(())?;
     let mut all = Vec::new();
     for file in files {
-        let text = fs::read(PathBuf::from(file)).ok()?;
+        // A pipe, as in `jq . <(COMMAND)`, can be read only once.
+        fs::metadata(file).is_ok_and(|meta| meta.is_file()).then_some(())?;
+        let text = fs::read(file).ok()?;
         all.extend(text.len().to_le_bytes());
         all.extend(text);
     }
@@ -133,6 +137,7 @@ mod tests {
     fn outputs_that_depend_on_more_than_arguments_and_input_are_not_kept() {
         let input = |args: &[&str]| input(&args.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(input(&["-nr", "--arg", "a", "$ENV", "$a"]), Some(Vec::new()));
+        assert!(input(&["-R", ".", file!()]).is_some());
         for args in [
             &["-n", "input"][..],
             &["-n", "now"],
@@ -142,6 +147,8 @@ mod tests {
             &["-n", "--slurpfile", "a", "b", "$a"],
             &["-n", "--unknown", "1"],
             &[".", "/no/such/file"],
+            // What can be read only once.
+            &[".", "/dev/null"],
             &["-r"],
         ] {
             assert_eq!(input(args), None, "{args:?}");
