@@ -267,9 +267,10 @@ fn a_server_that_differs_from_its_lock_breaks_the_named_evals() {
 
     // A lock is committed: what a server says about itself may contain a secret of its environment.
     let mut command = world.command(&["lock", "evals/eval.yaml"]);
-    command.env("NOTES_TOKEN", "notes_read").env("NOTES_NAME", "notes_peek");
+    command.env("NOTES_TOKEN", "notes_read").env("NOTES_NAME", "notes_read").env("OTHER_TOKEN", "         ");
     let warning = "warning: `gevals.lock` contains the value of `NOTES_TOKEN`: do not commit it if that is a secret";
-    world.start(command).end().expect(0, &[warning, "locked "]);
+    let ran = world.start(command).end().expect(0, &[warning, "locked "]);
+    assert_eq!(ran.err.matches("do not commit it").count(), 1, "{}", ran.err);
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn secrets_in(lock: &str) -> Vec<String> {
     const LEAST: usize = 8;
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let known = variables.filter(|(name, value)| is_secret_name(name) && value.len() >= LEAST);
+    let known = variables.filter(|(name, value)| is_secret_name(name) && value.trim().len() >= LEAST);
     let in_lock = known.filter(|(_, value)| lock.contains(value.trim()));
     in_lock
         .map(|(name, _)| format!("`{FILE_NAME}` contains the value of `{name}`: do not commit it if that is a secret"))
