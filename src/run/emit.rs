@@ -322,6 +322,19 @@ fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::ServerTool;
+
+    #[test]
+    fn a_server_may_describe_its_tools_with_a_secret() {
+        let secrets = Secrets::new(["s3cr3t-value"]);
+        let about = "queries postgres://app:s3cr3t-value@db/prod".to_owned();
+        let schema = serde_json::json!({ "properties": { "url": { "default": about } } });
+        let tool = ServerTool { name: "query".to_owned(), description: about, input_schema: Some(schema) };
+        let mut kind = EventKind::ServerStarted { server: "db".to_owned(), tools: vec![tool] };
+        mask(&mut kind, &secrets);
+        let text = serde_json::to_string(&kind).unwrap();
+        assert!(!text.contains("s3cr3t") && text.matches(MASK).count() == 2, "{text}");
+    }
 
     #[test]
     fn truncated_texts_contain_no_part_of_a_secret() {
