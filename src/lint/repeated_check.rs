@@ -1,4 +1,4 @@
-//! Checks of verify that a loop repeats without any difference.
+//! Checks of verify that a loop or a copied command repeats without any difference.
 
 use super::{TaskView, polls, script::Content};
 use crate::{
