@@ -165,7 +165,7 @@ pub(super) fn says_failure(statement: &Statement) -> bool {
     let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
     let text = text.join(" ");
     let demands = [" must not ", " should not ", " must be ", " should be "].iter().any(|w| text.contains(w))
-        && !["warn", "wait", "skip", "note", "yet"].iter().any(|w| text.contains(w));
+        && !["warn", "wait", "skip", "note", "yet", "retry", "again", "soon"].iter().any(|w| text.contains(w));
     (demands || ["fail", "error:", "❌", "✗"].iter().any(|w| text.contains(w)))
         && !text.contains("no error")
         && !text.contains("0 fail")
