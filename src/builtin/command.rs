@@ -58,7 +58,7 @@ pub struct Expect {
 pub enum ExitCode {
     Any,
     Is(i64),
-    /// Any but this one, of a program that was found and ended by itself.
+    /// Any but this one. The step is broken if the program was not found or was killed.
     Not(i64),
 }
 

@@ -164,10 +164,7 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
         view.task.walk(&mut |phase, step| {
             step.templates(&mut |template| {
                 let text = texts::written(template);
-                match message_free(view, (phase, step), &text) {
-                    Some(text) => push(Some(phase), &text),
-                    None => push(Some(phase), &text),
-                }
+                push(Some(phase), &message_free(view, (phase, step), &text).unwrap_or(text));
             });
         });
         for script in view.scripts {

@@ -32,18 +32,15 @@ async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
         Ok(expect) => expect.unwrap_or_default(),
         Err(message) => return Ok(done.judged(Err(message))),
     };
+    // A command that was not found, or was killed, has not failed in the way that `{not: 0}` expects.
+    let denies = matches!(expect.exit_code, ExitCode::Not(_));
     let status = match done.exit {
-        // An expected death by signal, with the exit status that a shell would report.
-        Some(ExitReport::Signalled { signal })
-            if !matches!(expect.exit_code, ExitCode::Not(_)) && expect.exit_code.admits(128 + signal) =>
-        {
-            128 + signal
-        }
-        // A command that was not found has not failed in the way that was expected.
-        Some(ExitReport::Exited { code: code @ (126 | 127) }) if matches!(expect.exit_code, ExitCode::Not(_)) => {
+        Some(ExitReport::Exited { code: code @ (126 | 127) }) if denies => {
             return Ok(Done { outcome: Outcome::Broken, message: process::exited(code), ..done });
         }
         Some(ExitReport::Exited { code }) => code,
+        // An expected death by signal, with the exit status that a shell would report.
+        Some(ExitReport::Signalled { signal }) if !denies && expect.exit_code.admits(128 + signal) => 128 + signal,
         _ => return Ok(done),
     };
     let judged = judge(&expect, status, &done);

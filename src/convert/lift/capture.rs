@@ -504,11 +504,8 @@ impl<'a> Lifter<'a> {
     pub(super) fn captured_command(&self, stmt: &Stmt, name: &str, st: &State) -> Option<String> {
         let capture = self.one_capture(stmt, &State { errexit: false, fragile: false, ..st.clone() })?;
         let whole = !capture.lines && !matches!(capture.fallback, Some(Fallback::Else(_) | Fallback::Instead(_)));
-        let [step::Kind::Command { run, .. }] =
-            &capture.out.steps.iter().map(|step| step.kind.clone()).collect::<Vec<_>>()[..]
-        else {
-            return None;
-        };
+        let [step] = capture.out.steps.as_slice() else { return None };
+        let step::Kind::Command { run, .. } = &step.kind else { return None };
         (whole && capture.var == name).then(|| run.clone())
     }
 
