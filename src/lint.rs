@@ -96,6 +96,7 @@ mod requirement;
 mod refusals;
 mod released;
 mod repeated_check;
+mod rollback;
 mod same_script;
 mod secret;
 mod series;
@@ -105,6 +106,7 @@ mod skills;
 mod stdin;
 mod starts;
 mod steps;
+mod subject;
 mod silent;
 mod sweeps;
 mod swapped;
@@ -349,6 +351,13 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     earlier::totals(view, out);
     starts::check(view, out);
     derived::booleans(view, out);
+    rollback::check(view, out);
+}
+
+/// Checks that were copied and not changed.
+fn repeats(view: &TaskView<'_>, out: &mut Diagnostics) {
+    repeated_check::check(view, out);
+    subject::check(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -370,6 +379,7 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     percent::check(view, &mut found);
     derived::check(view, &mut found);
     derived::ports(view, &mut found);
+    derived::added(view, &mut found);
     found.retain(|finding| !derived::explains(view, finding));
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
@@ -663,7 +673,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
     Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::UnderEval(steps::timeouts) },
     Lint { rule: &polls::ONE_ROUND_LOOP, found: Found::InTask(polls::rounds) },
-    Lint { rule: &repeated_check::REPEATED_CHECK, found: Found::InTask(repeated_check::check) },
+    Lint { rule: &repeated_check::REPEATED_CHECK, found: Found::InTask(repeats) },
     Lint { rule: &awaited::NOT_AWAITED, found: Found::InTask(awaited::check) },
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::UnderEval(place::task_paths) },

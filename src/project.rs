@@ -20,7 +20,7 @@ pub use overrides::{AgentChoice, EnvServer, EnvTransport, LimitOverrides, Overri
 pub use read::folder;
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
 };
@@ -171,8 +171,21 @@ pub fn references<'a>(
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub path: PathBuf,
-    /// The names of the tasks that it contains.
-    pub tasks: BTreeSet<String>,
+    /// The tasks that it contains, and what their first run lacks.
+    pub tasks: BTreeMap<String, Option<Lack>>,
+}
+
+/// Why the recorded turn of an agent is not complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// The agent failed.
+    Failed,
+    /// The recording ends before the agent's turn, because the run died.
+    End,
+    /// The recording reached its maximum size before the end of the agent's turn.
+    Full,
+    /// A message was too long for the recording.
+    TooLong,
 }
 
 /// A task of an eval, with the task sets that select it.

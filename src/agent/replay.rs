@@ -102,7 +102,7 @@ struct Part {
     drawn: Option<Drawn>,
     calls: Vec<Call>,
     output: String,
-    /// Whether an agent got the prompt; the calls of `gevals proxy` are not those of an agent's turn.
+    /// Whether an agent got the prompt. The calls of `gevals proxy` belong to no run: it has neither random values nor a prompt.
     prompted: bool,
     /// The agent's exit status, if the recording contains the end of its turn.
     ended: Option<i32>,
@@ -221,7 +221,7 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     }
     match part.ended {
         Some(0) => Ok(part),
-        None if !part.prompted => Ok(part),
+        None if !part.prompted && part.drawn.is_none() => Ok(part),
         Some(_) => Err(format!(
             "the agent had failed when `{wanted}` was recorded in `{shown}`, so its calls are not complete: record it again"
         )),

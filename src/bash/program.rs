@@ -225,6 +225,22 @@ impl Program {
         visit(&mut self.body, mark);
     }
 
+    /// This program after the functions of another one, which it sources, and by how much the ranges of these are moved so that they
+    /// differ from its own.
+    pub fn sourcing(&self, other: &Self) -> (Self, usize) {
+        fn shift(list: &mut [Statement], by: usize) {
+            for statement in list {
+                statement.range = statement.range.start + by..statement.range.end + by;
+                statement.lists_mut().into_iter().for_each(|list| shift(list, by));
+            }
+        }
+        let by = self.body.last().map_or(0, |last| last.range.end) + 1;
+        let mut body: Vec<Statement> = other.body.iter().filter(|s| s.function().is_some()).cloned().collect();
+        shift(&mut body, by);
+        body.extend(self.body.iter().cloned());
+        (Self::new(body, self.sound && other.sound), by)
+    }
+
     /// Whether `set -e` (or `-o errexit`) occurs anywhere.
     pub fn stops_at_errors(&self) -> bool {
         self.sets('e', "errexit")

@@ -1,7 +1,7 @@
 //! What the checks of a script require: the command whose output they check, the form in which it is printed, and the condition that
 //! it must meet.
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, ops::Range};
 
 use rustc_hash::FxHashSet;
 
@@ -23,6 +23,8 @@ pub struct Question<'m> {
     pub span: Span,
     pub content: &'m Content,
     pub statement: &'m Statement,
+    /// The script that sources this content, if it is not the script itself.
+    sourced_by: Option<&'m Content>,
     /// The commands whose output it inspects, in the order of the pipe. The first one reads the world.
     pub runs: Vec<&'m Run<'m>>,
     /// The file that it inspects instead of the output of commands.
@@ -82,12 +84,30 @@ impl<'m> Question<'m> {
     fn new((content, statement): Place<'m>, form: Form, runs: Vec<&'m Run<'m>>, demand: Demand) -> Self {
         let span = content.span(statement.range.clone());
         let outcomes = OnceCell::new();
-        Self { span, content, statement, runs, file: None, form, demand, among: Among::Alone, outcomes }
+        Self {
+            span,
+            content,
+            statement,
+            sourced_by: None,
+            runs,
+            file: None,
+            form,
+            demand,
+            among: Among::Alone,
+            outcomes,
+        }
     }
 
     /// The statuses that the script can end with if the statement succeeds, and if it fails.
     pub fn outcomes(&self) -> (flow::Status, flow::Status) {
-        *self.outcomes.get_or_init(|| flow::outcomes(&self.content.program, &self.statement.range))
+        *self.outcomes.get_or_init(|| match self.sourced_by {
+            None => flow::outcomes(&self.content.program, &self.statement.range),
+            Some(script) => {
+                let (program, by) = script.program.sourcing(&self.content.program);
+                let Range { start, end } = self.statement.range;
+                flow::outcomes(&program, &(start + by..end + by))
+            }
+        })
     }
 
     /// Whether its check contains no other condition.
@@ -200,6 +220,10 @@ pub fn questions<'m>(followed: &'m Followed<'_>) -> Vec<Question<'m>> {
         if let Some(runs) = run.input.as_ref().and_then(Value::printed).and_then(|chain| whole(trace, chain, 8)) {
             filter((run.content, run.statement), run, runs, &mut found);
         }
+    }
+    let script = followed.view.content.as_ref();
+    for question in found.iter_mut().filter(|question| !std::ptr::eq(question.content, script)) {
+        question.sourced_by = Some(script);
     }
     found
 }

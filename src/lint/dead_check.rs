@@ -112,6 +112,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             {
                 continue;
             }
+            if ends_with_its_status(content, statement) {
+                continue;
+            }
             // A later step compares what it prints.
             if matches!(fault, Fault::Always) && view.uses_output_of(script.step) {
                 continue;
@@ -145,6 +148,23 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         unreachable(program, content, out);
     }
+}
+
+/// `if [ $rc -ne 0 ]; then exit $rc; fi`: the status is not 0 there.
+fn ends_with_its_status(content: &Content, statement: &Statement) -> bool {
+    let text = |range: &std::ops::Range<usize>| content.text.get(range.clone()).unwrap_or_default();
+    let test = text(&statement.range);
+    let is_nonzero = ["-ne 0", "!= 0", "-gt 0", "!= \"0\"", "!= '0'"].iter().any(|end| test.contains(end));
+    let mut passed = false;
+    content.program.walk(&mut |s| {
+        let Kind::If { branches, .. } = &s.kind else { return };
+        for branch in branches.iter().filter(|branch| branch.condition.iter().any(|c| c.range == statement.range)) {
+            let last = branch.body.last().filter(|last| matches!(last.name(), "exit" | "return"));
+            let operand = last.and_then(|last| last.words().get(1)).map(|word| word.text.trim_matches('"'));
+            passed |= is_nonzero && operand.is_some_and(|name| name.starts_with('$') && test.contains(name));
+        }
+    });
+    passed
 }
 
 /// A loop that waits until `$state` has the right value, followed only by a message on standard error that contains it.

@@ -195,6 +195,37 @@ fn given(view: &TaskView<'_>, fact: &Fact) -> Option<f64> {
     values.iter().all(|value| value.to_bits() == first.to_bits()).then_some(first)
 }
 
+/// `replicas` must be 3, where setup sets it to 2 and the prompt asks for three more.
+pub(super) fn added(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let lower = view.effects.prompt.shown().to_lowercase();
+    let mut more = ADDED.captures_iter(&lower);
+    let (Some(only), None) = (more.next(), more.next()) else { return };
+    let Some(more) = told(&only[1]).first().copied().filter(|more| *more > 0.0) else { return };
+    // Setup may give one value and the resource that is meant another one, so only the number itself is certainly wrong.
+    let is_wrong = |fact: &&Fact| fact.exact && alike(&fact.key, "replicas") && fact.text().parse() == Ok(more);
+    let Some((fact, was)) =
+        facts::asked(view).iter().filter(is_wrong).find_map(|fact| Some((fact, given(view, fact)?)))
+    else {
+        return;
+    };
+    if was > 0.0 && was.to_bits() != more.to_bits() {
+        let message = format!(
+            "verify expects {more} for `{}`, but {more} more than the {was} of setup are {}",
+            fact.key,
+            was + more
+        );
+        out.push(
+            Diagnostic::new(&PROMPT_DISAGREES, fact.span, message)
+                .label(prompt.text.span, "the task of the agent")
+                .help("the two must agree: correct the one that is wrong"),
+        );
+    }
+}
+
+static ADDED: Ascii =
+    ascii(r"\b(\d+|two|three|four|five|six|seven|eight|nine|ten)\s+(?:more|additional|extra|further)\b");
+
 /// `three replicas` of the prompt, for another number of the field `replicas`.
 fn keyed(lower: &str, fact: &Fact) -> Option<String> {
     let words = crate::effects::words(&fact.key);

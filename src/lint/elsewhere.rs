@@ -498,9 +498,17 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && model.acts.iter().any(|other| {
                     other.thing.kind != act.thing.kind && other.thing.name.as_ref().is_some_and(|other| other.is(name))
                 });
+            // `data-redis-0`: the claims of a stateful set are named after the template, the set and a number.
+            let is_numbered = act.thing.kind == "persistentvolumeclaim"
+                && model.acts.iter().filter(|made| made.thing.kind == "statefulset").any(|set| {
+                    let set = set.thing.name.as_ref().and_then(Value::literal).unwrap_or_default();
+                    let stem = spelt(name).trim_end_matches(|c: char| c.is_ascii_digit() || c == '*').to_owned();
+                    !set.is_empty() && stem.ends_with(&format!("-{set}-"))
+                });
             let is_told_apart = || act.thing.kind == "key" && is_told_apart(view, &said, &spelt(name));
             if derived
                 || is_shared
+                || is_numbered
                 || is_told_apart()
                 || near.is_none() && (!sees || !names || !is_specific(act) || name.shown().contains('$'))
             {

@@ -546,8 +546,9 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
     for line in text.lines() {
         let content = line.trim_start();
         let indent = line.len() - content.len();
-        let (content, indent) = match content.strip_prefix("- ") {
-            Some(rest) => (rest.trim_start(), line.len() - rest.trim_start().len()),
+        let item = content.strip_prefix("- ").map(str::trim_start);
+        let (content, indent) = match item {
+            Some(rest) => (rest, line.len() - rest.len()),
             None => (content, indent),
         };
         if !content.is_empty() {
@@ -573,6 +574,15 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
                 typed: false,
                 exact: true,
             });
+        }
+        // A list of texts has one line per item.
+        if let (Some(item), Some((_, key))) = (item, around.last()) {
+            let item = item.trim().trim_matches(['"', '\'']);
+            if !item.is_empty() && !item.contains([' ', '{', '[', ':', '#']) {
+                let parent = around.iter().rev().nth(1).map(|(_, key)| (*key).to_owned());
+                let value = scalar(item);
+                found.push(Fact { key: (*key).to_owned(), parent, value, span, typed: false, exact: true });
+            }
         }
         // `runAfter: [build]`
         if let Some((key, items)) = content.split_once(": [").filter(|(key, _)| !key.contains([' ', '"', '{'])) {

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::{EvalView, ProjectView, UnderView, servers};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    project::EvalUnit,
+    project::{EvalUnit, Lack},
     rule,
     source::FileId,
 };
@@ -20,13 +20,31 @@ pub fn missing(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     let name = &view.task.name;
     let agent = eval.eval.agent.as_ref().map_or(eval.eval.config, |a| a.span);
-    if let Some(recorded) = eval.unit.recording.as_ref().filter(|recorded| !recorded.tasks.contains(&name.value)) {
-        let message = format!("the recording does not contain the task `{}`", name.value);
+    if let Some(recorded) = &eval.unit.recording {
+        let found = recorded.tasks.get(&name.value);
+        let (message, help) = match found {
+            Some(None) => return,
+            None => ("the recording does not contain the task", "with this task"),
+            Some(Some(Lack::Failed)) => {
+                ("the agent had failed in the recorded run of the task", "in which it succeeds")
+            }
+            Some(Some(Lack::End)) => ("the recording ends before the agent had ended in the task", "to its end"),
+            Some(Some(Lack::Full)) => {
+                ("the recording was full before the agent had ended in the task", "with a larger `--max-recording`")
+            }
+            Some(Some(Lack::TooLong)) => {
+                ("a message was too long for the recording of the task", "with a larger `--max-recorded`")
+            }
+        };
+        let message = format!("{message} `{}`", name.value);
         let mut diagnostic = Diagnostic::new(&NO_ORACLE_ENTRY, agent, message).label(name.span, "the task");
-        if let Some(near) = nearest(&name.value, recorded.tasks.iter().map(String::as_str)) {
+        if found.is_none()
+            && let Some(near) = nearest(&name.value, recorded.tasks.keys().map(String::as_str))
+        {
             diagnostic = diagnostic.here(format!("it contains `{near}`"));
         }
-        out.push(diagnostic.help("record a run with this task, or remove the task: without a recording it is broken"));
+        let help = format!("record a run {help}, or remove the task: without a complete recording it is broken");
+        out.push(diagnostic.help(help));
     }
     let Some(oracle) = &eval.unit.oracle else { return };
     if oracle.tasks.iter().any(|t| t.task.value == name.value) {

@@ -23,6 +23,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut percentages = PERCENT.captures_iter(&said);
     let (Some(only), None) = (percentages.next(), percentages.next()) else { return };
     let Some(told) = only.get(1).and_then(|number| number.as_str().parse::<f64>().ok()) else { return };
+    fields(view, told, &said, prompt.text.span, out);
     let rest = &facts::elsewhere(view).rest;
     let mut bases = numbers(rest);
     bases.extend(numbers(facts::data(view)));
@@ -58,6 +59,31 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 )
                 .label(prompt.text.span, "the task of the agent")
                 .help("the two must agree: correct the one that is wrong"),
+            );
+            return;
+        }
+    }
+}
+
+/// `.percentage.value == 100`, and the prompt says 50 %.
+fn fields(view: &TaskView<'_>, told: f64, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let is_percentage = |name: &str| name.to_ascii_lowercase().contains("percent");
+    for fact in facts::asked(view).iter().filter(|fact| fact.exact) {
+        let text = fact.text();
+        let Some(wanted) = text.trim_end_matches('%').parse::<f64>().ok().filter(|wanted| *wanted > 0.0) else {
+            continue;
+        };
+        let is_other = (wanted - told).abs() > 0.01 && (100.0 - wanted - told).abs() > 0.01;
+        if (is_percentage(&fact.key) || fact.parent.as_deref().is_some_and(is_percentage))
+            && is_other
+            && !texts::has_word(said, &text)
+            && !texts::has_word(&facts::elsewhere(view).rest, &text)
+        {
+            let message = format!("verify expects {wanted} %, and the prompt says {told} %");
+            out.push(
+                Diagnostic::new(&PROMPT_DISAGREES, fact.span, message)
+                    .label(prompt, "the task of the agent")
+                    .help("the two must agree: correct the one that is wrong"),
             );
             return;
         }

@@ -376,7 +376,8 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             .any(|(at, _)| !verified[..at].ends_with(is_part) && !verified[at + name.len()..].starts_with(is_part))
     };
     let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !is_checked(name)).collect();
-    if free.is_empty() || !view.effects.sees(PhaseKind::Setup) {
+    let dotted: Vec<&str> = DOTTED.find_iter(said).map(|m| m.as_str()).filter(|name| !is_checked(name)).collect();
+    if free.is_empty() && dotted.is_empty() || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
     let mut told = BTreeSet::new();
@@ -399,6 +400,20 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             }
             let near: Vec<&str> = free.iter().copied().filter(|other| is_kin(name, other)).collect();
             if let [near] = near.as_slice() {
+                out.push(disagrees(span, name, near, prompt));
+            }
+        }
+        // `u1.small`, if the prompt says `u1.medium`.
+        for name in DOTTED.find_iter(&text).map(|m| m.as_str()) {
+            let parts = |name: &str| name.split('.').map(str::to_owned).collect::<Vec<_>>();
+            let is_near = |other: &&str| {
+                let (a, b) = (parts(name), parts(other));
+                a.len() == b.len() && a.iter().zip(&b).filter(|(a, b)| a != b).count() == 1
+            };
+            if said.contains(name) || others.contains(name) || !told.insert(name.to_owned()) {
+                continue;
+            }
+            if let [near] = dotted.iter().copied().filter(is_near).collect::<Vec<_>>()[..] {
                 out.push(disagrees(span, name, near, prompt));
             }
         }
@@ -441,7 +456,25 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             }
         }
     }
-    let others = &facts::elsewhere(view).rest;
+    let Elsewhere { verify, rest: others } = facts::elsewhere(view);
+    // The value of a variable is another form of the quoted word: `warning` for `"warn"`.
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let Some(ArgKind::Record(env)) = step.arg("env").map(|arg| &arg.kind) else { return };
+            for (span, value) in env.iter().filter_map(|(_, arg)| Some((arg.span, arg.as_literal()?))) {
+                let is_form = |word: &str| {
+                    let (short, long) = if word.len() < value.len() { (word, value) } else { (value, word) };
+                    short.len() > 3 && long.starts_with(short) && long.len() <= short.len() + 4
+                };
+                let is_free = |word: &str| !texts::has_word(verify, word) && !texts::has_word(others, word);
+                let is_word = value.bytes().all(|b| b.is_ascii_alphanumeric()) && !texts::has_word(said, value);
+                let near = quoted.iter().find(|word| **word != value && is_form(word) && is_free(word));
+                if let Some(near) = near.filter(|_| is_word && !texts::has_word(others, value)) {
+                    out.push(disagrees(span, value, near, prompt));
+                }
+            }
+        });
+    });
     let same = |a: &str, b: &str| {
         let letters = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
         letters(a) == letters(b)
@@ -1599,6 +1632,9 @@ static MESSAGE: Ascii = ascii(r#"\b(?:echo|printf|fail|die)\s+(?:"[^"\n$]*"|'[^'
 
 /// Typical names of resources: several parts, separated by hyphens or underscores.
 static NAME: Ascii = ascii(r"\b[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+\b");
+
+/// Names whose parts are separated by dots: hosts, types, files.
+static DOTTED: Ascii = ascii(r"\b[a-z][a-z0-9-]*(?:\.[a-z0-9-]*[a-z][a-z0-9-]*)+\b");
 
 static PATH: Ascii = ascii(r"/(?:tmp|var|srv|opt|home|work|data)(?:/[\w.{}-]+)+");
 

@@ -27,7 +27,8 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     wanted.extend(made(&said));
     wanted.extend(attributes(&said));
     wanted.extend(published(&said));
-    if wanted.is_empty() || has_one_of(&said, &SHOWS) || is_dry(&said) {
+    let sentences = sentences(&said);
+    if wanted.is_empty() && sentences.is_empty() || has_one_of(&said, &SHOWS) || is_dry(&said) {
         return;
     }
     let mut known = facts::elsewhere(view).verify.clone();
@@ -57,9 +58,11 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     // An amount also counts as part of another format, such as the schedule `15 * * * *` or a pattern.
     let amounts = Quantity::all(&known);
     let bare_known = bare(&known);
-    for value in wanted {
+    let told = wanted.into_iter().map(|value| (value, false)).chain(sentences.into_iter().map(|text| (text, true)));
+    for (value, is_sentence) in told {
         let lower = value.to_lowercase();
         let stands = known.contains(&lower)
+            || is_sentence && long_words(&lower).any(|word| known.contains(word))
             || lower.len() > 3 && lower.starts_with(char::is_alphabetic) && bare_known.contains(&bare(&lower))
             || cents(&lower).is_some_and(|cents| texts::has_word(&known, &cents))
             || Quantity::of_value(&lower).is_some_and(|quantity| amounts.iter().any(|(_, other)| other.is(&quantity)));
@@ -289,19 +292,9 @@ fn made(said: &str) -> Vec<String> {
             found.push(text.to_owned());
         }
     };
-    for (at, quote) in said.match_indices(['"', '`']) {
-        let before = &said[..at];
-        let Some(len) = said[at + 1..].find(quote).filter(|len| *len <= LONGEST && before.ends_with(' ')) else {
-            continue;
-        };
-        let text = &said[at + 1..at + 1 + len];
+    for (at, text) in quoted_objects(said) {
         let is_plain = text.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        // `add "a" to "b"`: nothing between the verb and its object leads to another thing.
-        let clause = &before[already_true::sentence(said, at).start..];
-        let near: Vec<&str> = words(clause).rev().take(3).collect();
-        let is_object = near.iter().position(|word| ADDS.contains(&word.to_lowercase().as_str()));
-        let is_object = is_object.is_some_and(|verb| !near[..verb].iter().any(|word| LEADS.contains(word)));
-        if is_plain && is_object {
+        if is_plain {
             add(at, &ADDS, text);
         }
     }
@@ -328,13 +321,43 @@ fn made(said: &str) -> Vec<String> {
     found
 }
 
+/// The texts in quotes that a prompt tells the agent to add, with their places.
+fn quoted_objects(said: &str) -> impl Iterator<Item = (usize, &str)> {
+    said.match_indices(['"', '`']).filter_map(move |(at, quote)| {
+        let before = &said[..at];
+        let len = said[at + 1..].find(quote).filter(|len| *len <= LONGEST && before.ends_with(' '))?;
+        // `add "a" to "b"`: nothing between the verb and its object leads to another thing.
+        let clause = &before[already_true::sentence(said, at).start..];
+        let near: Vec<&str> = words(clause).rev().take(3).collect();
+        let verb = near.iter().position(|word| ADDS.contains(&word.to_lowercase().as_str()))?;
+        (!near[..verb].iter().any(|word| LEADS.contains(word))).then(|| (at, &said[at + 1..at + 1 + len]))
+    })
+}
+
+/// The sentences that a prompt tells the agent to add: `add the line "Tuesday - fixed the login"`. Verify may look for any part of one.
+fn sentences(said: &str) -> Vec<String> {
+    let is_sentence = |text: &str| has_one_of(text, &LOOSE) && long_words(text).count() > 1;
+    quoted_objects(said)
+        .filter(|(at, text)| {
+            let around = &said[already_true::sentence(said, *at)];
+            is_sentence(text) && !already_true::KEEPS.is_match(around) && !already_true::DELETES.is_match(around)
+        })
+        .map(|(_, text)| text.to_owned())
+        .collect()
+}
+
+/// The words of a text that a check would look for.
+fn long_words(text: &str) -> impl Iterator<Item = &str> {
+    words(text).filter(|word| word.len() > 3)
+}
+
 /// The first word of a text, without punctuation after it.
 fn token(text: &str) -> &str {
     text.split_whitespace().next().unwrap_or_default().trim_end_matches(['.', ',', ';', ':', ')'])
 }
 
-/// The number of bytes of the longest name that a prompt is assumed to quote.
-const LONGEST: usize = 40;
+/// The number of bytes of the longest text that a prompt is assumed to quote.
+const LONGEST: usize = 60;
 /// Verbs that add something new.
 const ADDS: [&str; 6] = ["add", "append", "insert", "include", "enable", "write"];
 /// Verbs that put something at a path.

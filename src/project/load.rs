@@ -1,7 +1,7 @@
 //! Loads a project from paths: the named files, and the files that the evals among them refer to.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
 };
@@ -9,8 +9,8 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    AgentChoice, Context, EvalUnit, INVALID_LOCK, Project, Recorded, TaskUnit, UNREADABLE_FILE, WRONG_KIND, glob, ours,
-    overrides,
+    AgentChoice, Context, EvalUnit, INVALID_LOCK, Lack, Project, Recorded, TaskUnit, UNREADABLE_FILE, WRONG_KIND, glob,
+    ours, overrides,
     read::{self, Judged, dir_of, task_unit},
     select::{Tasks, matched, select},
 };
@@ -515,17 +515,28 @@ fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> R
 }
 
 /// The tasks for which a recording contains more than their prompts. Fails with what is wrong with the recording.
-fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
+fn recorded(text: &str) -> Result<BTreeMap<String, Option<Lack>>, String> {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Line {
         #[serde(rename = "type")]
         kind: String,
         version: Option<u32>,
         task: Option<Task>,
+        exit_code: Option<i32>,
+        cut: Option<u64>,
     }
-    #[derive(Deserialize)]
+    #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
     struct Task {
         name: String,
+        run: u32,
+    }
+    /// A run of a task: as in `agent::replay`, its last attempt.
+    #[derive(Default)]
+    struct Turn {
+        /// Whether there is more than a prompt.
+        content: bool,
+        lack: Option<Lack>,
     }
     let mut lines = text.lines().map(serde_json::from_str::<Line>);
     match lines.next() {
@@ -536,7 +547,35 @@ fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
         }
         _ => return Err("is not a recording".to_owned()),
     }
+    let mut turns: BTreeMap<Task, Turn> = BTreeMap::new();
+    let mut full = false;
     // The last line may be truncated if the run died.
-    let lines = lines.filter_map(Result::ok).filter(|line| line.kind != "prompt");
-    Ok(lines.filter_map(|line| Some(line.task?.name)).collect())
+    for Line { kind, task, exit_code, cut, .. } in lines.filter_map(Result::ok) {
+        let Some(task) = task else {
+            full |= kind == "cut";
+            continue;
+        };
+        let turn = turns.entry(task).or_default();
+        match kind.as_str() {
+            "random" => *turn = Turn { content: true, lack: Some(Lack::End) },
+            "prompt" => turn.lack = Some(Lack::End),
+            "message" if cut.is_some() => *turn = Turn { content: true, lack: Some(Lack::TooLong) },
+            "output" => {
+                turn.content = true;
+                turn.lack = match exit_code {
+                    Some(0) => turn.lack.filter(|lack| *lack == Lack::TooLong),
+                    _ => Some(Lack::Failed),
+                };
+            }
+            _ => turn.content = true,
+        }
+    }
+    let mut tasks = BTreeMap::new();
+    for (task, turn) in turns {
+        if turn.content {
+            let lack = turn.lack.map(|lack| if full && lack == Lack::End { Lack::Full } else { lack });
+            tasks.entry(task.name).or_insert(lack);
+        }
+    }
+    Ok(tasks)
 }

@@ -1,0 +1,74 @@
+//! Tasks that break something in setup, for the agent to restore: the image or version that setup writes last.
+
+use super::{
+    TaskView,
+    already_true::ALREADY_TRUE,
+    facts,
+    owner::{place, runs},
+};
+use crate::{
+    ascii::{Ascii, ascii},
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::PhaseKind,
+    source::Span,
+};
+
+/// Requires that the prompt speaks of something that is broken or to be undone, and that setup sets one image, or the tag of one,
+/// exactly twice. Reported: both are the same, or verify requires the second.
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = view.effects.prompt.shown();
+    if !BROKEN.is_match(&said) || !view.effects.sees(PhaseKind::Setup) {
+        return;
+    }
+    let writes = writes(view);
+    let [(first, good), (second, bad)] = writes.as_slice() else { return };
+    if first == second || repository(good) != repository(bad) {
+        return;
+    }
+    let help = "the state from which the agent starts must be a different one than the state that verify requires";
+    if good == bad {
+        let message = format!("setup sets `{bad}` twice, so nothing is broken before the agent runs");
+        let finding = Diagnostic::new(&ALREADY_TRUE, *second, message).label(*first, "also set here");
+        out.push(finding.label(prompt.text.span, "the prompt speaks of a fault").help(help));
+        return;
+    }
+    let asked = facts::asked(view);
+    let requires = |text: &str| asked.iter().find(|fact| fact.exact && is_key(&fact.key) && fact.text() == text);
+    if let Some(fact) = requires(bad).filter(|_| requires(good).is_none() && !said.contains(bad.as_str())) {
+        let message = format!("verify requires `{bad}`, which is what setup sets last");
+        let finding = Diagnostic::new(&ALREADY_TRUE, fact.span, message).label(*second, "setup sets it here");
+        out.push(finding.label(*first, format!("and `{good}` before")).help(help));
+    }
+}
+
+/// The images, or the tags of images, that setup sets, in order.
+fn writes(view: &TaskView<'_>) -> Vec<(Span, String)> {
+    let mut found: Vec<(Span, String)> = Vec::new();
+    for fact in facts::given(view).iter().filter(|fact| is_key(&fact.key)) {
+        found.push((fact.span, fact.text()));
+    }
+    for run in runs(view, PhaseKind::Setup).filter(|run| run.statement.tool() == "kubectl") {
+        let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+        if words.get(1..3) == Some(&["set", "image"]) {
+            let images =
+                words[3..].iter().filter_map(|word| word.split_once('=')).filter(|(key, _)| !key.starts_with('-'));
+            found.extend(images.map(|(_, image)| (place(run), image.to_owned())));
+        }
+    }
+    // Commands are followed in order, but a script may be called from another file.
+    found.sort_by_key(|(span, _)| (span.file, span.start));
+    found
+}
+
+fn is_key(key: &str) -> bool {
+    matches!(key, "image" | "tag")
+}
+
+fn repository(image: &str) -> &str {
+    image.rsplit_once(':').map_or("", |(repository, _)| repository)
+}
+
+static BROKEN: Ascii = ascii(
+    r"(?i)\b(?:undo|roll(?:ed)?\s?back|rollback|revert|previous (?:revision|release|version|state|image)|go back|broke|broken|not become (?:ready|healthy)|no longer (?:starts?|works?|ready|healthy)|restore)\b",
+);

@@ -1,0 +1,81 @@
+//! Checks whose message speaks of another resource than the one that they read.
+
+use super::{TaskView, repeated_check::REPEATED_CHECK, texts};
+use crate::{
+    bash::program::{Kind, Statement},
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::{Act, Verb, asked::Question, script::Content, value::Value},
+    hir::PhaseKind,
+};
+
+/// `status=$(kubectl get vm db …)`, and `legacy-web is $status` as its failure: the command was copied and not changed. Requires that the
+/// message names no resource that the check reads, and that nothing in verify reads the one that it names.
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let name_of = |act: &Act| act.thing.name.as_ref().and_then(Value::literal).map(str::to_owned);
+    for question in view.asked() {
+        let Some(act) = question.runs.first().and_then(|run| view.effects.read_by(run)) else { continue };
+        let Some(read) = name_of(act).filter(|_| act.thing.system == "kubernetes") else { continue };
+        let Some(message) = failure(question) else { continue };
+        if texts::has_word(&message, &read) {
+            continue;
+        }
+        let setup = view.effects.in_phase(PhaseKind::Setup);
+        let mut others = setup.filter(|other| other.verb == Verb::Creates && other.thing.kind == act.thing.kind);
+        let other = others.find_map(|other| {
+            let name =
+                name_of(other).filter(|name| name.len() > 3 && *name != read && texts::has_word(&message, name))?;
+            let is_read = view.effects.in_phase(PhaseKind::Verify).any(|act| {
+                act.thing.kind == other.thing.kind
+                    && act.thing.name.as_ref().is_none_or(|known| known.literal().is_none_or(|known| known == name))
+            });
+            (!is_read).then_some(name)
+        });
+        if let Some(other) = other {
+            let message = format!("this check is about `{other}`, as its message says, but the command reads `{read}`");
+            let run = question.runs[0];
+            out.push(
+                Diagnostic::new(&REPEATED_CHECK, question.span, message)
+                    .label(run.content.span(run.statement.range.clone()), "read here")
+                    .help(format!("read `{other}`: nothing in verify does")),
+            );
+        }
+    }
+}
+
+/// What is printed if the condition is not met: in the branch of an `if` that fails, or after `||`.
+fn failure(question: &Question<'_>) -> Option<String> {
+    let wanted = question.is_wanted()?;
+    let inside = |list: &[Statement]| {
+        list.iter()
+            .any(|s| s.range.start <= question.statement.range.start && question.statement.range.end <= s.range.end)
+    };
+    let mut found = None;
+    question.content.program.walk(&mut |statement| match &statement.kind {
+        Kind::If { branches, otherwise } => {
+            if let [branch] = branches.as_slice()
+                && inside(&branch.condition)
+            {
+                let negated = branch.condition.iter().any(|s| matches!(s.kind, Kind::Not(_)));
+                let body = if wanted == negated { Some(branch.body.as_slice()) } else { otherwise.as_deref() };
+                found = body.map(|body| said(question.content, body));
+            }
+        }
+        Kind::Or(pair) if inside(&pair[..1]) => found = Some(said(question.content, &pair[1..])),
+        _ => {}
+    });
+    found.filter(|text| !text.is_empty())
+}
+
+/// The messages in a list of statements.
+fn said(content: &Content, body: &[Statement]) -> String {
+    let mut text = String::new();
+    body.iter().for_each(|statement| {
+        statement.walk(&mut |s| {
+            if matches!(s.name(), "echo" | "printf" | "fail" | "die") {
+                text.push_str(content.text.get(s.range.clone()).unwrap_or_default());
+                text.push('\n');
+            }
+        });
+    });
+    text
+}
