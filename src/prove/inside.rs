@@ -5,7 +5,8 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -565,6 +566,57 @@ const LONG_WAIT: usize = 100;
 /// After so many worlds in which a script has waited for as long as it can, no more random ones are tried.
 const WAITED_OUT: usize = 8;
 
+/// How many worlds two jails share at a time: with more, more of them are run that nobody wants when it is their turn.
+const TOGETHER: usize = 6;
+
+/// Worlds that wait for a jail, with their numbers.
+type Left = Arc<Mutex<VecDeque<(usize, World)>>>;
+/// What both did in a world, by its number; `None` if the other jail could not run it.
+type Done = (usize, World, Option<(Ran, Ran)>);
+
+fn taken(left: &Left, take: fn(&mut VecDeque<(usize, World)>) -> Option<(usize, World)>) -> Option<(usize, World)> {
+    take(&mut left.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The other jail, as long as it takes worlds from the end of a list.
+struct Aside {
+    left: Left,
+    thread: Option<JoinHandle<Vec<Done>>>,
+}
+
+impl Aside {
+    fn new(left: &Left) -> Self {
+        let worlds = Arc::clone(left);
+        let thread = std::thread::spawn(move || {
+            let mut done = Vec::new();
+            while let Some((nth, world)) = taken(&worlds, VecDeque::pop_back) {
+                let both = match say(&Reply::Aside(Box::new(world.clone()))).then(read).flatten() {
+                    Some(Ok(Order::Done(both))) => both.map(|both| *both),
+                    _ => None,
+                };
+                done.push((nth, world, both));
+            }
+            done
+        });
+        Self { left: Arc::clone(left), thread: Some(thread) }
+    }
+
+    /// Waits for the last world.
+    fn end(mut self) -> Vec<Done> {
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+/// A proof that is interrupted takes no more worlds, and reads its last answer: the next order is not for it.
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// The state of a proof.
 struct Proof<'a> {
     job: &'a Job,
@@ -619,40 +671,45 @@ impl Proof<'_> {
             .await
     }
 
-    /// Compares in one world after another, those that are wanted when it is their turn. A second jail runs every other one meanwhile.
+    /// Compares in one world after another, those that are wanted when it is their turn. Of several worlds, a second jail runs the last
+    /// ones meanwhile.
     async fn through(
         &mut self,
         next: &mut dyn FnMut(&mut Self) -> Option<World>,
         wanted: &dyn Fn(&Self, &World) -> bool,
     ) -> Result<(), String> {
-        let mut next = |proof: &mut Self| {
-            loop {
-                let world = next(proof)?;
-                if wanted(proof, &world) {
-                    return Some(world);
+        let most = if self.job.helped { TOGETHER } else { 1 };
+        loop {
+            let mut worlds: VecDeque<(usize, World)> = VecDeque::new();
+            while worlds.len() < most
+                && let Some(world) = next(self)
+            {
+                if wanted(self, &world) {
+                    worlds.push_back((worlds.len(), world));
                 }
             }
-        };
-        while let Some(world) = next(self) {
-            let aside = if self.job.helped { next(self).map(Box::new) } else { None };
-            let aside = aside.map(Reply::Aside).filter(say);
-            let both = self.both(&world).await;
-            let done = match (&aside, aside.as_ref().and_then(|_| read())) {
-                (_, Some(Ok(Order::Done(done)))) => done,
-                _ => None,
-            };
-            self.compare(world, both?).await?;
-            if let Some(Reply::Aside(world)) = aside
-                && wanted(self, &world)
-            {
-                let both = match done {
-                    Some(both) => *both,
-                    None => self.both(&world).await?,
-                };
-                self.compare(*world, both).await?;
+            if worlds.is_empty() {
+                return Ok(());
+            }
+            let left = Arc::new(Mutex::new(worlds));
+            let aside = (most > 1).then(|| Aside::new(&left));
+            let mut done = Vec::new();
+            while let Some((nth, world)) = taken(&left, VecDeque::pop_front) {
+                let both = self.both(&world).await?;
+                done.push((nth, world, Some(both)));
+            }
+            done.extend(aside.map(Aside::end).unwrap_or_default());
+            done.sort_by_key(|(nth, ..)| *nth);
+            for (nth, world, both) in done {
+                if nth == 0 || wanted(self, &world) {
+                    let both = match both {
+                        Some(both) => both,
+                        None => self.both(&world).await?,
+                    };
+                    self.compare(world, both).await?;
+                }
             }
         }
-        Ok(())
     }
 
     /// Runs both in one world.

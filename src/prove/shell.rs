@@ -1,7 +1,7 @@
 //! What a shell in the jail does without a process: starting one for each command takes nearly all of the time of a proof.
 //!
 //! A line that is one plain command is answered directly ([`words`]). And each bash gets functions in place of the commands of the
-//! outside world: they ask the program of the jail over a connection ([`serve`]), in a subshell, so that they leave nothing behind.
+//! outside world: they ask the program of the jail over a connection ([`serve`]), and leave nothing behind.
 //! What a function cannot do (`curl` writes files) and what bash does not start (`xargs kubectl`) is done by the commands themselves,
 //! which are always on the PATH. A script that would notice the difference gets no functions.
 #![expect(clippy::disallowed_methods, reason = "a shell reads its functions from a file of the jail")]
@@ -97,7 +97,8 @@ fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Strin
 /// Whether a script could tell a function from a command, or inspects functions.
 pub fn notices(script: &str) -> bool {
     const ASKING: [&str; 9] = ["type", "which", "whence", "hash", "typeset", "compgen", "alias", "enable", "builtin"];
-    const WORDS: [&str; 8] = ["errtrace", "functrace", "xtrace", "DEBUG", "RETURN", "BASH_ENV", "caller", "posix"];
+    const WORDS: [&str; 9] =
+        ["errtrace", "functrace", "xtrace", "DEBUG", "RETURN", "PIPE", "BASH_ENV", "caller", "posix"];
     // Its output is discarded.
     let quiet = |rest: &str| {
         let ends = [";", "|", ")", "&&"].into_iter().filter_map(|end| rest.find(end));
@@ -186,15 +187,14 @@ date() {{
     done
     printf '%s\n' '{DATE}'
 }}
-__gevals_ask() (
-    set +x
-    trap '' PIPE
-    set +eu
-    __gevals_before='' __gevals_in='-'
+__gevals_ask() {{
+    # The options of the script apply again when this returns.
+    local - __gevals __gevals_before='' __gevals_in='-' __gevals_word __gevals_out='' __gevals_err='' __gevals_status=''
+    set +eux
     for __gevals_word; do
         if ((${{#__gevals_word}} >= {LARGEST})); then
             printf '%s: Argument list too long\n' "$1" >&2
-            exit 126
+            return 126
         fi
     done
     case "$1" in
@@ -218,16 +218,19 @@ __gevals_ask() (
         case "$__gevals_status" in
             hangs) kill -9 0 ;;
             *[0-9]*)
+                # A reader that ends early must not decide the exit status: it would be another one each time.
+                trap '' PIPE
                 printf %s "$__gevals_out" 2>/dev/null
                 printf %s "$__gevals_err" >&2
-                exit "$__gevals_status"
+                trap - PIPE
+                return "$__gevals_status"
                 ;;
         esac
     fi
     __gevals="$1"
     shift
-    exec "{COMMANDS}/$__gevals" "$@"
-)
+    "{COMMANDS}/$__gevals" "$@"
+}}
 "#,
         pause = PAUSE.trim_end()
     );
@@ -378,6 +381,7 @@ mod tests {
             "#!/bin/bash -x",
             "set -eux",
             "trap 'echo x' DEBUG",
+            "trap '' PIPE",
             "export PATH=/bin",
             "K=$(command -v kubectl 2>/dev/null); echo >/dev/null",
             "declare -f kubectl",
