@@ -385,14 +385,16 @@ pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> 
     let first =
         |skip: usize| filters.iter().enumerate().filter(move |(i, _)| *i != skip).filter_map(|(_, f)| f.first());
     let mut found = Vec::new();
-    for (i, inputs) in filters.iter().enumerate() {
-        for input in inputs {
-            let all: Vec<&String> = std::iter::once(input).chain(first(i)).collect();
-            found.extend(merged(&all));
+    for apart in [false, true] {
+        for (i, inputs) in filters.iter().enumerate() {
+            for input in inputs {
+                let all: Vec<&String> = std::iter::once(input).chain(first(i)).collect();
+                found.extend(merged(&all, apart).filter(|text| !found.contains(text)));
+            }
         }
+        // Each way gets its share.
+        found.truncate(if apart { 12 } else { 8 });
     }
-    found.dedup();
-    found.truncate(12);
     if found.is_empty() {
         // Each filter may find a row of its own.
         let rows: Vec<&str> = first(usize::MAX).map(|text| text.trim_end_matches('\n')).collect();
@@ -402,19 +404,19 @@ pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> 
     found
 }
 
-/// One document that contains what each of several documents contains.
-fn merged(documents: &[&String]) -> Option<String> {
+/// One document that contains what each of several documents contains. `apart`: items with different lists are different items.
+fn merged(documents: &[&String], apart: bool) -> Option<String> {
     let read: Vec<Option<Value>> = documents.iter().map(|text| serde_json::from_str(text).ok()).collect();
     let mut all = Value::Null;
     for document in read.iter().flatten() {
-        merge(&mut all, document.clone());
+        merge(&mut all, document.clone(), apart);
     }
     // A text that is not a document can be a value in one.
     for (text, _) in documents.iter().zip(&read).filter(|(_, read)| read.is_none()) {
         if !all.is_object() {
             return None;
         }
-        merge(&mut all, json!({ "more": text }));
+        merge(&mut all, json!({ "more": text }), apart);
     }
     (all.is_object() || all.is_array()).then(|| settled(all).to_string())
 }
@@ -433,26 +435,26 @@ fn settled(value: Value) -> Value {
             if own.is_empty() {
                 return Value::Array(common.into_iter().map(settled).collect());
             }
-            own.iter_mut().for_each(|item| common.iter().for_each(|more| merge(item, more.clone())));
+            own.iter_mut().for_each(|item| common.iter().for_each(|more| merge(item, more.clone(), false)));
             Value::Array(own.into_iter().map(settled).collect())
         }
         value => value,
     }
 }
 
-fn merge(into: &mut Value, from: Value) {
+fn merge(into: &mut Value, from: Value, apart: bool) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
+                merge(into.entry(key).or_insert(Value::Null), value, apart);
             }
         }
         (Value::Array(into), Value::Array(from)) => {
             for (i, value) in from.into_iter().enumerate() {
                 // What is meant for another item does not belong to this one.
-                let at = if into.get(i).is_some_and(|item| agrees(item, &value)) { Some(i) } else { None };
-                match at.or_else(|| into.iter().position(|item| agrees(item, &value))) {
-                    Some(at) => merge(&mut into[at], value),
+                let at = if into.get(i).is_some_and(|item| agrees(item, &value, apart)) { Some(i) } else { None };
+                match at.or_else(|| into.iter().position(|item| agrees(item, &value, apart))) {
+                    Some(at) => merge(&mut into[at], value, apart),
                     None => into.push(value),
                 }
             }
@@ -462,11 +464,12 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// Whether two values do not contradict each other.
-fn agrees(a: &Value, b: &Value) -> bool {
+/// Whether two values do not contradict each other. `apart`: neither may their lists.
+fn agrees(a: &Value, b: &Value, apart: bool) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) if a.contains_key(EACH) != b.contains_key(EACH) => false,
-        (Value::Object(a), Value::Object(b)) => b.iter().all(|(key, b)| a.get(key).is_none_or(|a| agrees(a, b))),
+        (Value::Object(a), Value::Object(b)) => b.iter().all(|(key, b)| a.get(key).is_none_or(|a| agrees(a, b, apart))),
+        (Value::Array(a), Value::Array(b)) if apart => a.iter().zip(b).all(|(a, b)| agrees(a, b, apart)),
         (Value::Array(_), Value::Array(_)) | (Value::Null, _) | (_, Value::Null) => true,
         (a, b) => a == b,
     }
@@ -536,13 +539,16 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         let end = run(program, Vec::new(), last, &mut doc);
         // What the program itself has put there is right.
         match at(&doc, &end) {
-            None | Some(Value::Null) => put(&mut doc, &end, last.clone()),
             Some(known @ Value::Object(_)) if last.is_object() => {
                 let mut both = known.clone();
-                merge(&mut both, last.clone());
+                merge(&mut both, last.clone(), false);
                 put(&mut doc, &end, both);
             }
-            Some(_) => {}
+            known => {
+                if is_free(known) {
+                    put(&mut doc, &end, last.clone());
+                }
+            }
         }
         doc
     };
@@ -629,15 +635,20 @@ fn of_values(program: &str, values: impl Iterator<Item = Value>, place: &[Segmen
         if at(&doc, &end).is_none_or(Value::is_null) {
             put(&mut doc, &end, value);
         }
-        merge(&mut all, doc);
+        merge(&mut all, doc, false);
     }
     all
 }
 
 /// Walks through a program, adds what it reads to the document, and returns the path of its output.
 fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<Segment> {
+    run_on(program, (from, false), last, doc)
+}
+
+/// Does the same for a path that, with `true`, is that of the items of a list that the program before it has made.
+fn run_on(program: &str, (from, listed): (Vec<Segment>, bool), last: &Value, doc: &mut Value) -> Vec<Segment> {
     let mut path = from;
-    let mut collects = false;
+    let mut collects = listed;
     let parts = split(program, "|");
     if let [conditions @ .., last] = parts.as_slice()
         && last.trim() == "not"
@@ -652,19 +663,35 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
     }
     for part in parts {
         let part = split(part.trim(), "//").first().map_or("", |p| p.trim());
+        // One of several conditions is enough.
+        let part = split(part, " or ").first().map_or("", |p| p.trim());
         let is_listed = collects;
         let counts = collects && part == "length";
         collects = part.starts_with('[') || part.starts_with("map(") || collects && matches!(part, "sort" | "unique");
         // `[…][0]`: one of the items.
         let item = part.strip_suffix("[0]").and_then(|list| inside(list, "[", "]"));
         let inner = item.or_else(|| inside(part, "[", "]")).or_else(|| inside(part, "(", ")"));
-        if let Some(inner) = inner.or_else(|| call(part, "first")) {
+        if matches!(part, "first" | "last") {
+            path.push(Segment::Index(0));
+        } else if let Some(parts) = inner.map(|inner| split(inner, ",")).filter(|parts| parts.len() > 1) {
+            // `[.a, .b]`
+            for (nth, part) in parts.into_iter().enumerate() {
+                let value = last.get(nth).cloned().unwrap_or_default();
+                let place = run(part, path.clone(), &value, doc);
+                if is_free(at(doc, &place)) {
+                    put(doc, &place, value);
+                }
+            }
+        } else if let Some(inner) = inner.or_else(|| call(part, "first")) {
             path = run(inner, path, last, doc);
         } else if let [first, rest @ ..] = split(part, " and ").as_slice()
             && !rest.is_empty()
         {
             for condition in std::iter::once(first).chain(rest) {
-                let place = run(condition, path.clone(), &json!(true), doc);
+                let place = run_on(condition, (path.clone(), is_listed), &json!(true), doc);
+                if is_listed {
+                    continue;
+                }
                 if at(doc, &place).is_none_or(Value::is_null) {
                     put(doc, &place, json!(true));
                 }
@@ -672,13 +699,13 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
         } else if part.starts_with("if ") && part.ends_with(" end") {
             // The value stays as it is in one of the branches.
         } else if let Some(left) = part.strip_suffix("!= null") {
-            let place = run(left, path.clone(), &Value::Null, doc);
+            let place = run_on(left, (path.clone(), is_listed), &Value::Null, doc);
             if at(doc, &place).is_none_or(Value::is_null) {
-                put(doc, &place, json!("other"));
+                put(doc, &place, json!(OTHER));
             }
         } else if let Some((left, right)) = comparison(part) {
             if split(left, "|").last().is_some_and(|last| last.trim() == "length") {
-                run(left, path.clone(), &right, doc);
+                run_on(left, (path.clone(), is_listed), &right, doc);
                 continue;
             }
             // `[…] == [70]`
@@ -696,7 +723,7 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                 let (value, behind) = end.map_or((rest, ""), |end| (&rest[..end], &rest[end + literal.len()..]));
                 let value = json!(value);
                 let place = run(expression, path.clone(), &value, doc);
-                if at(doc, &place).is_none_or(Value::is_null) {
+                if is_free(at(doc, &place)) {
                     put(doc, &place, value);
                 }
                 rest = behind;
@@ -745,6 +772,14 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
         } else if part == "length" {
             let count = last.as_u64().unwrap_or(1).min(12);
             let first = path.iter().rposition(|part| matches!(part, Segment::Index(0)));
+            // `[.items[].name] | index("a") != null and length == 2`: nothing is known of the other items.
+            if listed && let Some(end) = first {
+                let place = [&path[..end], &[Segment::Index((count as usize).max(1) - 1)]].concat();
+                if at(doc, &place).is_none() {
+                    put(doc, &place, Value::Null);
+                }
+                continue;
+            }
             // `[.items[] | select(.a == 1)] | length`: every item meets the condition.
             if let Some(end) = first.filter(|_| counts)
                 && let Some(item) = at(doc, &path[..=end]).filter(|item| item.is_object()).cloned()
@@ -753,7 +788,7 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                 for i in 1..count as usize {
                     place[end] = Segment::Index(i);
                     let mut item = item.clone();
-                    merge(&mut item, json!({ "metadata": { "name": format!("thing-{i}") } }));
+                    merge(&mut item, json!({ "metadata": { "name": format!("thing-{i}") } }), false);
                     put(doc, &place, item);
                 }
                 continue;
@@ -770,7 +805,9 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                 }
             }
         } else if part.starts_with('.') {
-            path.extend(segments(part));
+            // An item of a list that was made of items: the path is already that of one.
+            let of_item = part.strip_prefix(".[").filter(|_| is_listed).and_then(|rest| rest.split_once(']'));
+            path.extend(segments(of_item.map_or(part, |(_, rest)| rest)));
         }
     }
     path
@@ -788,7 +825,7 @@ fn comparison(text: &str) -> Option<(&str, Value)> {
                     let fraction = n.as_f64().map_or(0, |n| if shift > 0 { n.floor() } else { n.ceil() } as i64);
                     json!(n.as_i64().unwrap_or(fraction).saturating_add(shift))
                 }
-                (_, 1) => json!("other"),
+                (_, 1) => json!(OTHER),
                 _ => right,
             };
             return Some((left, right));
@@ -854,6 +891,9 @@ fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
     parts
 }
 
+/// A value that differs from one that a program excludes.
+const OTHER: &str = "other";
+
 /// The largest index in a list, whatever a program asks for.
 const FURTHEST: usize = 63;
 
@@ -887,6 +927,11 @@ fn segments(path: &str) -> Vec<Segment> {
         rest = &rest[len.min(rest.len())..];
     }
     found
+}
+
+/// Whether a place may have any value: it has none, or one that only differs from another.
+fn is_free(value: Option<&Value>) -> bool {
+    value.is_none_or(|value| value.is_null() || value == OTHER)
 }
 
 fn at<'v>(doc: &'v Value, path: &[Segment]) -> Option<&'v Value> {
@@ -1004,6 +1049,23 @@ mod tests {
             (".spec.suspend | not", "", json!({"spec": {"suspend": false}})),
             (".labels | map(.name) | index(\"bug\")", "", json!({"labels": [{"name": "bug"}]})),
             (".roles | index(\"editor\") != null", "", json!({"roles": ["editor"]})),
+            ("[.c[].name] | index(\"app\") != null and length == 2", "", json!({"c": [{"name": "app"}, null]})),
+            ("last | .status", "deployed", json!([{"status": "deployed"}])),
+            (
+                ".c[] | select(.name == \"a\") | [.path, .readOnly]",
+                "[\"/x\",true]",
+                json!({"c": [{"name": "a", "path": "/x", "readOnly": true}]}),
+            ),
+            (
+                ".[] | select(.name != \"new\") | \"\\(.name)=\\(.on)\"",
+                "old=true",
+                json!([{"name": "old", "on": "true"}]),
+            ),
+            (
+                ".n | map(select(.m == \"a\" or .m == \"x/a\")) | .[0].name // empty",
+                "net",
+                json!({"n": [{"m": "a", "name": "net"}]}),
+            ),
             (
                 r#".s | to_entries | map("\(.key)=\(.value)") | join(",")"#,
                 "a=b,c=d",

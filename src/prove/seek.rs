@@ -357,6 +357,17 @@ fn filtered(before: &[Command], line: &str, actual: &str, wanted: &str) -> Vec<S
     found
 }
 
+/// What `printf '%s\n' a b` or `echo a` prints on a line: the other side of `diff <(printf '%s\n' a b) <(…)`.
+fn printed(commands: &[Command], line: &str) -> Option<String> {
+    commands.iter().filter(|command| command.line == line).find_map(|command| match command.words.as_slice() {
+        [name, format, words @ ..] if name == "printf" && format == "%s\\n" => Some(words.join("\n") + "\n"),
+        [name, words @ ..] if name == "echo" && words.first().is_some_and(|word| !word.starts_with('-')) => {
+            Some(words.join(" ") + "\n")
+        }
+        _ => None,
+    })
+}
+
 /// How many values of variables are followed to their filters.
 const CHAINS: usize = 3;
 
@@ -390,6 +401,10 @@ fn attempts(world: &World, most: &Ran) -> Vec<World> {
         if is_condition(command) {
             goals.push(Goal::Text { actual: String::new(), wanted: "true".to_owned() });
         }
+        if command.words.first().is_some_and(|name| name == "diff") {
+            let wanted = printed(&commands, &command.line);
+            goals.extend(wanted.map(|wanted| Goal::Text { actual: String::new(), wanted }));
+        }
         if goals.is_empty() {
             continue;
         }
@@ -400,6 +415,16 @@ fn attempts(world: &World, most: &Ran) -> Vec<World> {
         for (nth, goal) in goals.into_iter().enumerate() {
             match goal {
                 Goal::Text { actual, wanted } => {
+                    // The number may be a sum: `$((STABLE + CANARY))`.
+                    let number = |text: &str| text.trim().parse::<i64>().ok();
+                    if let (Some(sum), Some(limit)) = (number(&actual), number(&wanted)) {
+                        let is_other = |text: &String| text.trim() != actual;
+                        for (place, own, text) in sources.iter().filter(|(.., text)| is_other(text)) {
+                            let part = number(text).and_then(|part| part.checked_add(limit.checked_sub(sum)?));
+                            let changed = part.map(|part| with(world, place, &part.to_string()));
+                            found.extend(changed.map(|world| (nth.min(2) + own * 3 + last / 3, world)));
+                        }
+                    }
                     let before = if is_condition(command) { &commands[..=at] } else { &commands[..at] };
                     let filters = filtered(before, &command.line, &actual, &wanted);
                     for (place, own, text) in &sources {
