@@ -9,7 +9,7 @@ mod scalar;
 mod syntax;
 mod write;
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 pub use cooked::SourceMap;
 pub use parse::parse;
@@ -19,7 +19,7 @@ pub use write::write;
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    source::{FileId, Span},
+    source::{FileId, Sources, Span},
 };
 use scalar::Core;
 
@@ -398,6 +398,34 @@ impl<'t> Node<'t> {
         }
     }
 
+    /// Returns the value as JSON, as tools read it that are based on Go's yaml.v2 ([`yaml11`]).
+    fn to_manifest(self) -> serde_json::Value {
+        let word = |node: Node<'_>| match node.kind() {
+            Kind::Scalar(Scalar { style: Style::Plain, tagged: false, len: 1.., .. }) => yaml11(node.text()?),
+            _ => None,
+        };
+        if let Some(read) = word(self) {
+            return match read {
+                Yaml11::Bool(value) => value.into(),
+                Yaml11::Octal(number) | Yaml11::Int(number) => number.into(),
+                Yaml11::Float(number) => number.into(),
+            };
+        }
+        match self.data() {
+            Data::Seq => self.items().map(Node::to_manifest).collect(),
+            Data::Map => {
+                let name = |entry: &Entry<'_>| match word(entry.key) {
+                    Some(Yaml11::Bool(value)) => value.to_string(),
+                    Some(Yaml11::Octal(number) | Yaml11::Int(number)) => number.to_string(),
+                    Some(Yaml11::Float(_)) | None => entry.name.to_owned(),
+                };
+                let fields = self.entries().map(|entry| (name(&entry), entry.value.to_manifest())).collect();
+                serde_json::Value::Object(fields)
+            }
+            _ => self.to_json(),
+        }
+    }
+
     /// Returns the span of a flow mapping that can be read as a template without quotes: `{NAME}`, `{NAME.segment}`,
     /// `{NAME.segment | filter}`. [`parse`] reports those with a dotted path from a root of the language and makes them
     /// strings. A bare `{name}` is also a YAML mapping with one key, so only a caller that expected a string can decide.
@@ -428,6 +456,45 @@ impl<'t> Node<'t> {
     }
 }
 
+/// The documents of a manifest as JSON, as `kubectl` reads them: plain words as in YAML 1.1, in values and keys.
+///
+/// # Errors
+/// Why a document cannot be read, with its line in the text.
+pub fn manifests(text: &str) -> Result<Vec<serde_json::Value>, String> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    let is_end = |line: &str| {
+        line.strip_prefix("---").is_some_and(|rest| rest.trim_end().is_empty() || rest.trim_start().starts_with('#'))
+    };
+    let mut pieces: Vec<(usize, String)> = vec![(0, String::new())];
+    for line in text.split_inclusive('\n') {
+        start += 1;
+        match (is_end(line), pieces.last_mut()) {
+            (false, Some((_, piece))) => piece.push_str(line),
+            _ => pieces.push((start, String::new())),
+        }
+    }
+    for (start, piece) in pieces {
+        let is_empty = piece.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        if is_empty {
+            continue;
+        }
+        let (sources, mut out) = (Sources::default(), Diagnostics::default());
+        let file = sources.add(Path::new("manifest.yaml"), piece.as_str());
+        match parse(file, piece.as_str(), &mut out) {
+            Ok(tree) if !out.has_error() => found.push(tree.root().to_manifest()),
+            _ => {
+                let first = out.iter().next();
+                let line = first.and_then(|found| piece.get(..found.span.start as usize));
+                let line = start + line.map_or(1, |before| before.matches('\n').count() + 1);
+                let why = first.map_or("it is not YAML", |found| found.message.as_str());
+                return Err(format!("line {line}: {why}"));
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Warns about plain words, in values and keys, that YAML 1.1 tools (Go's yaml.v2) read as something else.
 pub fn yaml11_words(tree: &Tree, out: &mut Diagnostics) {
     for raw in &tree.nodes {
@@ -452,5 +519,28 @@ pub fn yaml11_words(tree: &Tree, out: &mut Diagnostics) {
                 .help("quote it, so that every tool reads the same text")
                 .fix("quote it", span, quoted(text)),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What `kubectl create --dry-run=client -o json` prints for these.
+    #[test]
+    fn manifests_are_read_as_by_kubectl() {
+        let text = "# first\n---\nmode: 0400\nold: 0o17\nyes: [on, 'off', n, 1_000, \"012\", 08]\nid: 2020-01-01\n\
+                    base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\n--- # second\n---\n{\"json\": true, \"n\": 1.50}\n";
+        let found = manifests(text).unwrap();
+        let first = json!({ "mode": 256, "old": 15, "true": [true, "off", false, 1000, "012", 8], "id": "2020-01-01",
+            "base": {"a": 1, "b": 2}, "more": {"a": 1, "b": 3} });
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0], first);
+        assert_eq!(found[1]["json"], json!(true));
+
+        assert_eq!(manifests("a: 1\n---\nb: [\n").unwrap_err().split(':').next(), Some("line 4"));
+        assert_eq!(manifests("").unwrap(), Vec::<serde_json::Value>::new());
     }
 }

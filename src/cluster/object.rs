@@ -6,7 +6,6 @@ use kube::{
     ResourceExt,
     api::{DeleteParams, DynamicObject, Patch as KubePatch, PatchParams, PostParams},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -328,9 +327,7 @@ fn files(path: &FilePath) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Parses the documents of a YAML text.
+/// Parses the documents of a manifest.
 pub fn documents(text: &str, what: &str) -> Result<Vec<Value>> {
-    serde_yaml::Deserializer::from_str(text)
-        .map(|document| Value::deserialize(document).map_err(|e| Error::Broken(format!("{what}: {e}"))))
-        .collect()
+    crate::yaml::manifests(text).map_err(|why| Error::Broken(format!("{what}: {why}")))
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     emit::{Entry, Item, Value, plain},
-    lift::TEMPORARY,
+    lift::{TEMPORARY, of_body},
     step::{Expect, Kind, NOT_EMPTY, Range, Step, text_expect},
 };
 use crate::{
@@ -16,10 +16,11 @@ use crate::{
         ast::{self, Part},
     },
     builtin::command::ExitCode,
+    diagnostic::Diagnostics,
     hir::PhaseKind,
     source::Sources,
     template::{self, escape},
-    yaml::{Tree, parse},
+    yaml::{self, Tree, parse},
 };
 
 /// The alias for tasks that do not import the extension yet.
@@ -118,6 +119,12 @@ impl Cx<'_> {
         kubectl.only(&["filename", "namespace"])?;
         match (kubectl.verb.as_str(), kubectl.words.as_slice()) {
             ("apply", []) => {
+                // kubectl refuses another namespace than that of `-n`.
+                let fits = |document: &serde_json::Value| {
+                    let own = document["metadata"]["namespace"].as_str();
+                    own.zip(kubectl.flag("namespace")).is_none_or(|(own, given)| own == given)
+                };
+                yaml::manifests(content).is_ok_and(|all| all.iter().all(fits)).then_some(())?;
                 let mut body = vec![Entry::new("inline", Value::text(content))];
                 kubectl.namespace(&mut body);
                 Some(self.operation(step, "apply", body))
@@ -235,6 +242,8 @@ impl Cx<'_> {
             let output = |name: &str| format!("{{steps.{id}.outputs.{name}");
             self.outputs.push((output("stdout"), output("text")));
         }
+        // `$(…)` removes line feeds at the end.
+        let expect = Expect { matches: expect.matches.clone().map(of_body), ..expect.clone() };
         if let Some(text) = text_expect(expect.demands()) {
             body.push(Entry::new("expect", Value::map([("text", text)])));
         }
@@ -545,9 +554,13 @@ fn apply(kubectl: &Kubectl, workdir: Option<&str>) -> Option<Vec<Entry>> {
     Some(body)
 }
 
+/// The tree of a text that kubectl reads in the same way.
 fn yaml(text: &str) -> Option<Tree> {
     let file = Sources::default().add(Path::new("manifest.yaml"), text);
-    parse(file, text, &mut Default::default()).ok()
+    let tree: Tree = parse(file, text, &mut Default::default()).ok()?;
+    let mut other = Diagnostics::default();
+    yaml::yaml11_words(&tree, &mut other);
+    other.is_empty().then_some(tree)
 }
 
 /// Returns the only object of a manifest, with the namespace that the command names.
@@ -562,8 +575,10 @@ fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
     if let Some(namespace) = namespace.filter(|_| !is_of_cluster(&kind.to_ascii_lowercase())) {
         let metadata = body.iter_mut().find(|entry| entry.key == "metadata")?;
         let Value::Map(fields) = &mut metadata.value else { return None };
-        if !fields.iter().any(|entry| entry.key == "namespace") {
-            fields.push(Entry::new("namespace", Value::text(namespace)));
+        match fields.iter().find(|entry| entry.key == "namespace") {
+            None => fields.push(Entry::new("namespace", Value::text(namespace))),
+            // kubectl refuses another one.
+            Some(own) => (own.value == Value::text(namespace)).then_some(())?,
         }
     }
     Some(body)

@@ -29,6 +29,7 @@ use crate::{
     source::Files,
 };
 
+pub use command::of_body;
 pub use script::{Source, constants, lift, whole};
 pub use statement::{is_special, split as test_words};
 

@@ -76,7 +76,19 @@ fn translate(pattern: &str, extended: bool, lines: bool) -> Option<(String, bool
     let mut literal = true;
     let mut chars = pattern.chars().peekable();
     let mut first = true;
+    // A quantifier behind another one makes it lazy, and not optional.
+    let mut quantified = false;
     while let Some(c) = chars.next() {
+        let next = if c == '\\' && !extended { chars.peek().copied() } else { None };
+        let quantifies = match next.unwrap_or(c) {
+            '*' => next.is_none(),
+            '+' | '?' | '{' => extended != next.is_some(),
+            _ => false,
+        };
+        if quantifies && std::mem::replace(&mut quantified, true) {
+            return None;
+        }
+        quantified = quantifies;
         match c {
             '\\' => match chars.next()? {
                 c @ ('.' | '*' | '[' | ']' | '^' | '$' | '\\' | '/' | '-' | ' ' | ':' | '@') => {
@@ -205,7 +217,7 @@ pub fn number(operator: &str, limit: u64, how: Numeral) -> Option<String> {
         _ => number,
     };
     // Before a number, the shell skips any white space, but after it only blanks.
-    let (before, after) = if how.padded { (r"\s*", r"[ \t]*") } else { ("", "") };
+    let (before, after) = if how.padded { (r"[ \t\n\v\f\r]*", r"[ \t]*") } else { ("", "") };
     Some(format!("^{before}{number}{after}$"))
 }
 
@@ -341,7 +353,7 @@ mod tests {
         assert_eq!(grep("^[0-9a-f]{7,40}$", extended), matches("(?m)^[0-9a-f]{7,40}$"));
         assert_eq!(grep("[^/ ]+", extended), matches(r"[^\n/ ]+"));
         assert_eq!(whole("^[^/]+/[^/]{2}$"), Some("(?s)^[^/]+/[^/]{2}$".to_owned()));
-        for strange in ["[^]a]", r"\w", r"\<a", "{2}", "a{,2}", "a{x}", "a{2", "*a"] {
+        for strange in ["a.+?;", "a{2,}?", "a*+", "a?*", "[^]a]", r"\w", r"\<a", "{2}", "a{,2}", "a{x}", "a{2", "*a"] {
             assert_eq!(grep(strange, extended), None, "{strange}");
         }
     }

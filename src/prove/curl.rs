@@ -153,10 +153,10 @@ impl Asked {
                 if let Some((name, value)) = value.split_once(':') {
                     headers.push((name.to_owned(), value.trim().to_owned()));
                 }
-            } else if let Some(value) = long("--data", 'd', &mut args) {
-                body = Some(value);
-            } else if arg == "--data-raw" {
-                body = args.next();
+            } else if let Some(value) =
+                long("--data", 'd', &mut args).or_else(|| if arg == "--data-raw" { args.next() } else { None })
+            {
+                body = Some(body.map_or_else(|| value.clone(), |before| format!("{before}&{value}")));
             } else if let Some(value) = long("--output", 'o', &mut args) {
                 output = Some(value);
             } else if let Some(value) = long("--write-out", 'w', &mut args) {
@@ -180,8 +180,14 @@ impl Asked {
     }
 }
 
+/// The exit status for a URL that is none.
+const MALFORMED: u8 = 3;
+
 pub fn main(world: &World, call: &Call) -> u8 {
     let Asked { method, url, headers, body, fail, output, write_out } = Asked::read(&call.argv);
+    if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return MALFORMED;
+    }
     let (status, text) = ask(world, &method, &url, &headers, body.as_deref());
     let breaks_off = status.is_none() && !text.is_empty();
     let code = status.unwrap_or(if breaks_off { 200 } else { 0 });

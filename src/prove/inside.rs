@@ -1053,6 +1053,11 @@ impl Proof<'_> {
             self.near.extend((!call.is_aside()).then(|| with(Given::Hangs)));
             for (_, texts) in self.refused.iter().filter(|(pattern, _)| asks(pattern, call)) {
                 self.near.extend(texts.iter().map(|text| with(Given::Says(lines_of(call, text.clone())))));
+                // What a script refuses, it may refuse in other forms as well.
+                let forms = HOSTILE.iter().filter(|form| **form != "VALUE" && form.contains("VALUE"));
+                let others =
+                    forms.flat_map(|form| texts.first().map(|text| form.replace("VALUE", text.trim_end_matches('\n'))));
+                self.near.extend(others.map(|text| with(Given::Says(lines_of(call, text)))));
             }
             if self.captured.iter().any(|pattern| asks(pattern, call)) {
                 let wanted = wanted(world, call, half);

@@ -165,12 +165,13 @@ pub const HANGS: i32 = 137;
 pub const BREAKS_OFF: i32 = 18;
 
 /// Answers that fool a shell or a comparison which takes a value for more than data. `VALUE` is the expected text.
-pub const HOSTILE: [&str; 15] = [
+pub const HOSTILE: [&str; 16] = [
     "VALUE",
     "VALUE\n\n\n",
     " VALUE \n",
     "0VALUE\n",
     "VALUE\nand more\n",
+    "\u{a0}VALUE\n",
     "q' = 'q' -o 'z\n",
     "\"; touch PWNED; \"\n",
     "$(touch PWNED)`touch PWNED`; touch PWNED\n",

@@ -783,6 +783,8 @@ impl<'a> Lifter<'a> {
                 return if joins { Some([a, b].concat()) } else { alternatives(a, b) };
             }
         }
+        // An error in `[ ! … ]` makes the whole test false.
+        let lenient = !positive;
         let (words, positive) = match words.split_first() {
             Some((first, rest)) if first.source == "!" => (rest, !positive),
             _ => (words, positive),
@@ -826,6 +828,10 @@ impl<'a> Lifter<'a> {
                 match operator {
                     "=" | "==" | "!=" => {
                         let equal = (operator != "!=") == positive;
+                        // Without quotes, ` failed` is `failed`.
+                        if bare && !equal {
+                            return None;
+                        }
                         // `[[ public == $V ]]`: without quotes, the value is a pattern.
                         if double && !self.is_text(b, st) {
                             return None;
@@ -875,7 +881,7 @@ impl<'a> Lifter<'a> {
                         {
                             return None;
                         }
-                        one(var, kind, !positive)
+                        one(var, kind, lenient)
                     }
                 }
             }

@@ -604,7 +604,8 @@ impl<'a> Lifter<'a> {
                     if data.constant().is_none_or(|d| d.starts_with('@')) {
                         return None;
                     }
-                    body = Some(self.template(&data));
+                    let data = self.template(&data);
+                    body = Some(body.map_or_else(|| data.clone(), |before: String| format!("{before}&{data}")));
                 }
                 "-m" | "--max-time" => timeout = Some(format!("{}s", self.fixed(&value()?)?.parse::<u64>().ok()?)),
                 flags if flags.starts_with('-') && flags.len() > 1 && !flags.starts_with("--") => {
@@ -618,8 +619,8 @@ impl<'a> Lifter<'a> {
                     }
                 }
                 flag if flag.starts_with('-') => return None,
-                // curl assumes a scheme, and expands brackets and braces.
-                _ if url.is_none() && is_url(&assumed) && !assumed.contains(['[', ']', '{', '}']) => {
+                // curl assumes a scheme, expands brackets and braces, and refuses blanks. A step encodes what needs it.
+                _ if url.is_none() && is_url(&assumed) && assumed.bytes().all(is_plain_in_url) => {
                     let starts = |piece: &Piece| matches!(piece, Piece::Literal(start) if is_url(start));
                     (self.fixed(&text).is_some() || text.0.first().is_some_and(starts)).then_some(())?;
                     url = Some(self.template(&text));
@@ -755,12 +756,16 @@ impl<'a> Lifter<'a> {
     }
 }
 
+fn is_plain_in_url(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !br#"[]{}"'|<>\^`"#.contains(&byte)
+}
+
 fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
 /// A pattern for what `$(…)` captures, as one for a body: `$(…)` removes line feeds at the end.
-fn of_body(pattern: String) -> String {
+pub fn of_body(pattern: String) -> String {
     match pattern.strip_suffix('$') {
         Some(rest) if !rest.ends_with('\\') && !rest.starts_with("(?m)") => format!(r"{rest}\n*$"),
         _ => pattern,

@@ -1357,6 +1357,11 @@ impl<'a> Lifter<'a> {
                     "!=" => ("!=", "="),
                     // A comparison with something that is not a number always fails.
                     "-eq" | "-ne" | "-ge" | "-gt" | "-le" | "-lt" => {
+                        // `[[` reads `010` as 8, and `test` as 10.
+                        let open = |w: &Word| st.scope.word(w).is_none_or(|text| text.has_open_hole());
+                        if double && (open(a) || open(b)) {
+                            return None;
+                        }
                         return match positive {
                             true => command(&[a, op, b], None),
                             false if st.waiting => self.fails_somehow(command(&[a, op, b], None)?),
@@ -1368,6 +1373,10 @@ impl<'a> Lifter<'a> {
                     _ => return None,
                 };
                 (!glob(a) && !glob(b)).then_some(())?;
+                // Without quotes, ` failed` is `failed`.
+                if (bare(a) || bare(b)) && positive == (op.source == "!=") {
+                    return None;
+                }
                 if !positive && (bare(a) || bare(b)) {
                     return self.fails_somehow(command(&[a, op, b], Some(operator))?);
                 }
@@ -1612,7 +1621,9 @@ impl<'a> Lifter<'a> {
         for word in values {
             let many = match numbers {
                 Some((from, to)) => Some((from..=to).map(|n| n.to_string()).collect()),
-                None => braced(&word.source).or_else(|| self.matching(&word.source, st)),
+                // In the other phases, the agent may have added files.
+                None => braced(&word.source)
+                    .or_else(|| (self.phase == PhaseKind::Setup).then(|| self.matching(&word.source, st))?),
             };
             if let Some(many) = many {
                 list.extend(many.into_iter().map(|w: String| (w.clone(), crate::template::escape(&w))));

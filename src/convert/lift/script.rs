@@ -1064,6 +1064,23 @@ fn below(word: &str) -> String {
     }
 }
 
+/// Whether a statement runs a program that may read any environment variable: the variables of a script are not among them, but those of
+/// `spec.env` are.
+fn reads_environment(stmt: &Stmt) -> bool {
+    const PROGRAMS: [&str; 22] = [
+        "make", "npm", "npx", "yarn", "pnpm", "node", "deno", "bun", "python", "python3", "ruby", "perl", "php", "go",
+        "cargo", "pytest", "tox", "envsubst", "env", "printenv", "bash", "sh",
+    ];
+    let mut found = false;
+    walk(stmt, &mut |s| {
+        let Kind::Simple(simple) = &s.kind else { return };
+        let name = simple.words.first().and_then(Word::literal).unwrap_or_default();
+        found |= name.starts_with("./") || name.starts_with("../") || PROGRAMS.contains(&name.as_str());
+        found |= name == "docker" && simple.words.get(1).and_then(Word::literal).as_deref() == Some("compose");
+    });
+    found
+}
+
 /// Returns constants at the top level of a script, which `spec.env` may contain.
 pub fn constants(text: &str) -> HashMap<String, Option<Text>> {
     let mut found: HashMap<String, Option<Text>> = HashMap::new();
@@ -1071,6 +1088,9 @@ pub fn constants(text: &str) -> HashMap<String, Option<Text>> {
     let mut scope = Scope::default();
     let mut names = Vec::new();
     list.iter().for_each(|s| assigned(s, &mut names));
+    if list.iter().any(reads_environment) {
+        return names.into_iter().map(|name| (name, None)).collect();
+    }
     for stmt in &list {
         let Kind::Assign(assigns) = &stmt.kind else { continue };
         for assign in assigns {
