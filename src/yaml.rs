@@ -540,7 +540,7 @@ mod tests {
         assert_eq!(found[0], first);
         assert_eq!(found[1]["json"], json!(true));
 
-        assert_eq!(manifests("a: 1\n---\nb: [\n").unwrap_err().split(':').next(), Some("line 4"));
+        assert_eq!(manifests("a: 1\n---\nb: [\n").unwrap_err().split(':').next(), Some("line 3"));
         assert_eq!(manifests("").unwrap(), Vec::<serde_json::Value>::new());
     }
 }
