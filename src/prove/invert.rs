@@ -670,10 +670,13 @@ fn run_on(program: &str, (from, listed): (Vec<Segment>, bool), last: &Value, doc
         collects = part.starts_with('[') || part.starts_with("map(") || collects && matches!(part, "sort" | "unique");
         // `[…][0]`: one of the items.
         let item = part.strip_suffix("[0]").and_then(|list| inside(list, "[", "]"));
-        let inner = item.or_else(|| inside(part, "[", "]")).or_else(|| inside(part, "(", ")"));
+        // Of `(.a, .b)`, one is enough.
+        let group = || inside(part, "(", ")").and_then(|group| split(group, ",").first().copied());
+        let inner = item.or_else(|| inside(part, "[", "]")).or_else(group);
+        let listed_parts = inside(part, "[", "]").filter(|_| last.is_array()).map(|inner| split(inner, ","));
         if matches!(part, "first" | "last") {
-            path.push(Segment::Index(0));
-        } else if let Some(parts) = inner.map(|inner| split(inner, ",")).filter(|parts| parts.len() > 1) {
+            path.extend((!is_listed).then_some(Segment::Index(0)));
+        } else if let Some(parts) = listed_parts.filter(|parts| parts.len() > 1) {
             // `[.a, .b]`
             for (nth, part) in parts.into_iter().enumerate() {
                 let value = last.get(nth).cloned().unwrap_or_default();
@@ -748,7 +751,8 @@ fn run_on(program: &str, (from, listed): (Vec<Segment>, bool), last: &Value, doc
             }
         } else if let Some(inner) = call(part, "map") {
             let mut place = path.clone();
-            place.push(Segment::Index(0));
+            // The path of a list that was made of items is already that of one.
+            place.extend((!is_listed).then_some(Segment::Index(0)));
             path = run(inner, place.clone(), last, doc);
             // `map` needs an item.
             if path == place && at(doc, &place).is_none_or(Value::is_null) {
@@ -1051,6 +1055,12 @@ mod tests {
             (".roles | index(\"editor\") != null", "", json!({"roles": ["editor"]})),
             ("[.c[].name] | index(\"app\") != null and length == 2", "", json!({"c": [{"name": "app"}, null]})),
             ("last | .status", "deployed", json!([{"status": "deployed"}])),
+            ("[.items[] | .mode] | first // \"\"", "STRICT", json!({"items": [{"mode": "STRICT"}]})),
+            (
+                "[.c[0] | (.a[]?.name, .b[]?.name)] | map(select(. == \"x\")) | length",
+                "1",
+                json!({"c": [{"a": [{"name": "x"}]}]}),
+            ),
             (
                 ".c[] | select(.name == \"a\") | [.path, .readOnly]",
                 "[\"/x\",true]",
