@@ -461,34 +461,32 @@ impl<'t> Node<'t> {
 /// # Errors
 /// Why a document cannot be read, with its line in the text.
 pub fn manifests(text: &str) -> Result<Vec<serde_json::Value>, String> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    let is_end = |line: &str| {
+    let separates = |line: &str| {
         line.strip_prefix("---").is_some_and(|rest| rest.trim_end().is_empty() || rest.trim_start().starts_with('#'))
     };
-    let mut pieces: Vec<(usize, String)> = vec![(0, String::new())];
-    for line in text.split_inclusive('\n') {
-        start += 1;
-        match (is_end(line), pieces.last_mut()) {
-            (false, Some((_, piece))) => piece.push_str(line),
-            _ => pieces.push((start, String::new())),
+    // Each document, and the number of lines before it.
+    let mut documents = vec![(0, String::new())];
+    for (nth, line) in text.split_inclusive('\n').enumerate() {
+        match documents.last_mut() {
+            Some((_, document)) if !separates(line) => document.push_str(line),
+            _ => documents.push((nth + 1, String::new())),
         }
     }
-    for (start, piece) in pieces {
-        let is_empty = piece.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    let mut found = Vec::new();
+    for (before, document) in documents {
+        let is_empty = document.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
         if is_empty {
             continue;
         }
         let (sources, mut out) = (Sources::default(), Diagnostics::default());
-        let file = sources.add(Path::new("manifest.yaml"), piece.as_str());
-        match parse(file, piece.as_str(), &mut out) {
+        let file = sources.add(Path::new("manifest.yaml"), document.as_str());
+        match parse(file, document.as_str(), &mut out) {
             Ok(tree) if !out.has_error() => found.push(tree.root().to_manifest()),
             _ => {
                 let first = out.iter().next();
-                let line = first.and_then(|found| piece.get(..found.span.start as usize));
-                let line = start + line.map_or(1, |before| before.matches('\n').count() + 1);
-                let why = first.map_or("it is not YAML", |found| found.message.as_str());
-                return Err(format!("line {line}: {why}"));
+                let text = first.and_then(|fault| document.get(..fault.span.start as usize)).unwrap_or_default();
+                let line = before + text.matches('\n').count() + 1;
+                return Err(format!("line {line}: {}", first.map_or("it is not YAML", |fault| fault.message.as_str())));
             }
         }
     }

@@ -524,7 +524,10 @@ mod tests {
                         `--max-recording`";
         assert_eq!(read(&[called("t"), output("u"), full.clone()]), Err(was_full.to_owned()));
         assert_eq!(read(&[called("t"), output("t"), called("u"), full]), Ok(vec![2]), "it had ended");
-        assert_eq!(read(&[called("t")]), Ok(vec![2]), "the run died, and the recording was not full");
+        assert_eq!(read(&[called("t")]), Ok(vec![2]), "the calls of a proxy belong to no run");
+        let random = json!({ "type": "random", "at": at, "task": task("t"), "id": "a" });
+        let died = "the recording `x` ends before the agent of `t` had ended, so calls are missing: record it again";
+        assert_eq!(read(&[random]), Err(died.to_owned()), "the run died before the prompt");
     }
 
     #[test]

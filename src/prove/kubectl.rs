@@ -3,11 +3,10 @@
 //!
 //! This is written independently of `convert::kubernetes`, which also reads such commands: each of the two reveals errors of the other.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::world::{Answer, Call};
-use crate::ty::duration;
+use crate::{ty::duration, yaml};
 
 /// Options with a value, with their short names.
 const VALUED: &[(&str, &str)] = &[
@@ -145,7 +144,7 @@ fn read(args: &[String]) -> Option<Vec<String>> {
             true
         }
         ("--patch", Some(text)) => {
-            *value = serde_yaml::from_str::<Value>(text).ok().map(|patch| sorted(patch).to_string());
+            *value = yaml::manifests(text).ok().and_then(|mut all| all.pop()).map(|patch| sorted(patch).to_string());
             true
         }
         _ => true,
@@ -159,8 +158,7 @@ fn read(args: &[String]) -> Option<Vec<String>> {
 /// Manifests as JSON, one per line; for `create`, each in the namespace that the command names.
 fn documents(text: &str, argv: &[String]) -> String {
     let namespace = argv.iter().position(|word| word == "--namespace").and_then(|at| argv.get(at + 1));
-    let read: Result<Vec<Value>, _> = serde_yaml::Deserializer::from_str(text).map(Value::deserialize).collect();
-    let Ok(read) = read else { return text.to_owned() };
+    let Ok(read) = yaml::manifests(text) else { return text.to_owned() };
     let lines = read.into_iter().filter(|document| !document.is_null()).map(|mut document| {
         if let (Some(namespace), true) = (namespace, argv[1] == "create")
             && let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut)
