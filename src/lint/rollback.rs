@@ -9,7 +9,8 @@ use super::{
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::PhaseKind,
+    effects::value::Value,
+    hir::{OperationKind, PhaseKind},
     source::Span,
 };
 
@@ -23,8 +24,9 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let writes = writes(view);
     let [(first, good), (second, bad)] = writes.as_slice() else { return };
-    // The order of writes in different files is not known.
-    if first == second || first.file != second.file || repository(good) != repository(bad) {
+    // The order of writes in different files is not known, and two resources may have the same image from the start.
+    let changes = first.file == second.file && changes(view, *second);
+    if first == second || !changes || repository(good) != repository(bad) {
         return;
     }
     let help = "the state from which the agent starts must be a different one than the state that verify requires";
@@ -59,6 +61,23 @@ fn writes(view: &TaskView<'_>) -> Vec<(Span, String)> {
     }
     found.sort_by_key(|(span, _)| (span.file, span.start));
     found
+}
+
+/// Whether what is at a place of setup changes a resource: `kubectl set image`, `kubectl patch`, `helm upgrade`, or an operation `patch`.
+fn changes(view: &TaskView<'_>, at: Span) -> bool {
+    let by_command = runs(view, PhaseKind::Setup).filter(|run| place(run) == at).any(|run| {
+        let word = |nth: usize| run.words.get(nth).and_then(Value::literal);
+        matches!((run.statement.tool(), word(1)), ("kubectl", Some("set" | "patch")) | ("helm", Some("upgrade")))
+    });
+    let mut by_operation = false;
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let patches =
+                matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation.as_str() == "patch");
+            by_operation |= patches && step.span.contains(at);
+        });
+    });
+    by_command || by_operation
 }
 
 fn is_key(key: &str) -> bool {
