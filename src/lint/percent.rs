@@ -67,7 +67,10 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `.percentage.value == 100`, and the prompt says 50 %.
 fn fields(view: &TaskView<'_>, told: f64, said: &str, prompt: Span, out: &mut Diagnostics) {
-    let is_percentage = |name: &str| name.to_ascii_lowercase().contains("percent");
+    let is_percentage = |name: &str| {
+        let lower = name.to_ascii_lowercase();
+        lower.contains("percent") && !lower.contains("percentile")
+    };
     for fact in facts::asked(view).iter().filter(|fact| fact.exact) {
         let text = fact.text();
         let Some(wanted) = text.trim_end_matches('%').parse::<f64>().ok().filter(|wanted| *wanted > 0.0) else {

@@ -376,7 +376,9 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             .any(|(at, _)| !verified[..at].ends_with(is_part) && !verified[at + name.len()..].starts_with(is_part))
     };
     let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !is_checked(name)).collect();
-    let dotted: Vec<&str> = DOTTED.find_iter(said).map(|m| m.as_str()).filter(|name| !is_checked(name)).collect();
+    // What setup mentions is not only in the prompt.
+    let is_free = |name: &&str| !is_checked(name) && !others.contains(name);
+    let dotted: Vec<&str> = DOTTED.find_iter(said).map(|m| m.as_str()).filter(is_free).collect();
     if free.is_empty() && dotted.is_empty() || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
