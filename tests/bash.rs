@@ -140,12 +140,13 @@ fn only_scripts_that_a_shell_rejects_are_rejected() {
     for size in [1, 2, 5] {
         all.extend(corners.windows(size).map(|lines| lines.join("\n") + "\n"));
     }
+    // If there is no operand before `]]`, bash stops silently and exits with 0.
+    let silent = regex::Regex::new(r"(\[\[|&&|\|\||!)\s+\]\]").unwrap();
     for (shell, grammar) in [("bash", Grammar::Bash), ("dash", Grammar::Posix)] {
         let (mut agreed, mut refusals, mut wrong) = (0, 0, Vec::new());
         let truth = refused(shell, &all);
         for (index, (text, truth)) in all.iter().zip(truth).enumerate() {
-            // Here bash stops silently, and exits with 0.
-            if text.contains("[[ ]]") {
+            if silent.is_match(text) {
                 continue;
             }
             let found = syntax::check(text, grammar).fault;

@@ -20,6 +20,16 @@ const MOST_BELOW: usize = 10_000;
 /// Directories with generated or installed files.
 const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "dist"];
 
+/// Files that a program reads in the current directory without being given their names.
+const READ_BY: [(&str, &[&str]); 6] = [
+    ("make", &["Makefile", "makefile", "GNUmakefile"]),
+    ("npm", &["package.json", "package-lock.json"]),
+    ("docker", &["Dockerfile", "compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"]),
+    ("go", &["go.mod", "go.sum"]),
+    ("cargo", &["Cargo.toml", "Cargo.lock"]),
+    ("pytest", &["pyproject.toml", "pytest.ini", "conftest.py"]),
+];
+
 /// Whether a file or directory with this name is written by people: it is not hidden, and does not contain generated or installed
 /// files.
 pub fn is_written(name: &str) -> bool {
@@ -29,7 +39,7 @@ pub fn is_written(name: &str) -> bool {
 /// The files and directories that a text in this directory names, each with whether it is a directory. A directory counts if it is written
 /// with a `/`, such as `data/`, or if a script changes to it (`cd data`, `make -C data`). Names relative to such a directory, or to a
 /// `workdir: data`, are found as well. Patterns (`data/*.json`), names with blanks in quotes or after a `\`, and paths after a variable
-/// (`$DIR/web.yaml`) are supported. Names that a program computes are not found.
+/// (`$DIR/web.yaml`) are supported, as is what some programs read by default (`make`). Names that a program computes are not found.
 pub fn mentions(text: &str, dir: &Path, files: &dyn Files) -> BTreeMap<PathBuf, bool> {
     let mut lists = Vec::new();
     words(text, DEEPEST, &mut lists);
@@ -42,6 +52,11 @@ pub fn mentions(text: &str, dir: &Path, files: &dyn Files) -> BTreeMap<PathBuf, 
     for word in lists.iter().flatten().map(|word| behind_variable(word)) {
         names.insert(word);
         names.insert(word.trim_start_matches('[').trim_end_matches([']', ':', ',']));
+    }
+    for (program, read) in READ_BY {
+        if names.contains(program) {
+            names.extend(read);
+        }
     }
     for name in names.iter().filter(|name| !name.starts_with('/') && !name.contains('\n')) {
         for (folder, _) in &folders {
@@ -290,7 +305,8 @@ mod tests {
     fn files_and_folders_named_in_a_text_are_found() {
         for (text, named) in [
             ("cat data/c.txt", "t/data/c.txt"),
-            ("make; . ./lib.sh # see Makefile", "t/Makefile t/lib.sh"),
+            ("make; . ./lib.sh", "t/Makefile t/lib.sh"),
+            ("makes a list. See Makefiles", ""),
             ("ls data", ""),
             ("cp -r data/ /tmp", "t/data/"),
             (". ./.env", "t/.env"),
