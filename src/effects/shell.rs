@@ -605,6 +605,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             let plain = !text.contains(['`', '"', '[', '{']) && !text.contains("$(");
             for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| ast::is_name(word))
             {
+                if let Some(set) = self.changed.remove(word).filter(|_| !is_changed(text, word)) {
+                    self.trace.lost.push(Lost { content, name: word.to_owned(), set, read: s.range.clone() });
+                }
                 if plain && !is_changed(text, word) && !self.variables.contains_key(word) {
                     self.unset(content, word, &s.range, false);
                     continue;
@@ -878,7 +881,19 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     fn value(&mut self, content: &'s Content, word: &ast::Word) -> Value {
         let mut value = Value::default();
         self.parts(content, &word.parts, &word.range, &mut value);
+        self.calculated(content, word);
         value
+    }
+
+    /// Arithmetic reads variables as well: `exit $((errors > 0))`.
+    fn calculated(&mut self, content: &'s Content, word: &ast::Word) {
+        let Some((_, text)) = word.source.split_once("$((").filter(|_| !self.changed.is_empty()) else { return };
+        let text = text.split("))").next().unwrap_or_default();
+        for name in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+            if let Some(set) = self.changed.remove(name) {
+                self.trace.lost.push(Lost { content, name: name.to_owned(), set, read: word.range.clone() });
+            }
+        }
     }
 
     fn parts(&mut self, content: &'s Content, parts: &[Part], range: &Range<usize>, value: &mut Value) {

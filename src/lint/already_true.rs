@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     ascii::{Ascii, Match, ascii},
-    bash::fields,
+    bash::{fields, flow},
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         Act, Thing, Verb,
@@ -22,7 +22,7 @@ use crate::{
         shell::Run,
         value::Value,
     },
-    hir::{ArgKind, Def, OperationKind, PhaseKind, Step},
+    hir::{ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step},
     rule,
     source::{FileId, Span, resolve},
 };
@@ -52,6 +52,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     never_made(view, &said, out);
     old_values(view, &said, out);
     holds(view, &said, out);
+    branches(view, out);
+    denials(view, &said, out);
+    uninstalled(view, &said, out);
     as_it_is(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
@@ -89,7 +92,8 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             && ((value == "true" || !COPIES.is_match(said)) && is_told(said, &question.key)
                 || fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb)))
             || is_brought_about(said, &value)
-            || is_consequence(said, &question.key);
+            || is_consequence(said, &question.key)
+            || is_purpose(said, &value);
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
@@ -197,6 +201,17 @@ fn is_brought_about(said: &str, value: &str) -> bool {
     texts::verbs_for(value).iter().any(|verb| is_ordered(said, verb))
 }
 
+/// Whether a state is what an order is for: `start it, so that it runs always`, where the value is `Always`.
+fn is_purpose(said: &str, value: &str) -> bool {
+    let is_word = value.len() > 3 && value.bytes().all(|b| b.is_ascii_alphabetic());
+    is_word
+        && said.match_indices("so that").any(|(at, found)| {
+            let rest = said[at + found.len()..sentence(said, at).end].to_lowercase();
+            let clause = rest.split([',', ';', ':']).next().unwrap_or_default();
+            texts::has_word(clause, &value.to_lowercase()) && !KEEPS.is_match(clause) && !NEGATES.is_match(clause)
+        })
+}
+
 /// Whether the prompt names a field as what must be right in the end: `…, so that the stock is right again`.
 fn is_consequence(said: &str, key: &str) -> bool {
     if key.len() < 4 || !said.contains("so that") {
@@ -231,9 +246,13 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let around = sentence(&lower, at);
             let (head, tail) = (&lower[around.start..at], &lower[at + key.len()..around.end]);
             let clause = tail.split([',', ';']).next().unwrap_or_default();
-            CHANGES.is_match(head)
-                && !KEEPS.is_match(head)
-                && (clause.starts_with(" to ") || clause.starts_with("` to "))
+            let is_next = clause.starts_with(" to ") || clause.starts_with("` to ");
+            // `change the currency in the config map shop to CHF`
+            let ends = || {
+                let told = clause.rsplit_once(" to ").map(|(_, told)| told.trim().trim_matches(['.', '`', '"', '\'']));
+                told.is_some_and(|told| told.len() > 1 && !told.contains(char::is_whitespace))
+            };
+            CHANGES.is_match(head) && !KEEPS.is_match(head) && (is_next || ends())
         });
         // The new value is required as well, so the old one is that of another resource.
         let is_changed = asked.iter().any(|other| {
@@ -802,6 +821,110 @@ fn file_steps(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
+/// `anyOf` with a branch that only looks for a text in a file, which setup writes with this text: the other branches decide nothing.
+fn branches(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let path = |step: &Step<Def>| match &step.arg("path")?.kind {
+        ArgKind::Text(path) => Some(texts::written(path)),
+        _ => None,
+    };
+    let is_file = |step: &Step<Def>| matches!(step.op.kind, OperationKind::Builtin("file"));
+    let mut written: Vec<(String, String, Span)> = Vec::new();
+    view.task.setup.steps.iter().filter(|step| is_file(step)).for_each(|step| {
+        let content = step.arg("content").and_then(|content| content.as_literal());
+        written.extend(path(step).zip(content).map(|(path, content)| (path, content.to_owned(), step.key)));
+    });
+    if written.is_empty() {
+        return;
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if !matches!(step.op.kind, OperationKind::Builtin("anyOf")) {
+                return;
+            }
+            for branch in step.blocks.iter().filter(|block| block.role == BlockRole::Branch) {
+                let [only] = branch.steps.as_slice() else { continue };
+                let name = path(only).filter(|_| is_file(only));
+                let mut same = written.iter().filter(|(known, ..)| name.as_ref() == Some(known));
+                let (Some((_, content, made)), None) = (same.next(), same.next()) else { continue };
+                let expect = only.expect.as_ref().and_then(|(_, expect)| expect.as_value());
+                if expect.is_some_and(|expect| finds(&expect, content)) {
+                    let message = "this branch of `anyOf` succeeds before the agent runs";
+                    let finding =
+                        Diagnostic::new(&ALREADY_TRUE, only.key, message).label(*made, "setup writes it here");
+                    out.push(
+                        finding.help("look for what the agent writes: with this branch, the others decide nothing"),
+                    );
+                }
+            }
+        });
+    });
+}
+
+/// A verify that only asks what an account must not be allowed, where the prompt asks to allow it something.
+fn denials(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !GRANTS.is_match(said) || !view.effects.sees(PhaseKind::Setup) {
+        return;
+    }
+    let grants = |act: &Act| act.verb == Verb::Creates && act.thing.kind.contains("role");
+    let (mut first, mut others) = (None, false);
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in &script.trace.runs {
+            let has = |text: &str| run.words.iter().any(|word| word.literal() == Some(text));
+            let (succeeded, failed) = flow::outcomes(&run.content.program, &run.statement.range);
+            match run.statement.tool() {
+                "kubectl" if has("can-i") && failed.zero && !succeeded.zero => {
+                    first.get_or_insert(owner::place(run));
+                }
+                "echo" | "printf" | "exit" | "true" | ":" | "set" => {}
+                _ => others = true,
+            }
+        }
+    }
+    let only_scripts = view.task.verify.steps.iter().all(|step| view.script_of(step).is_some());
+    if let Some(first) = first.filter(|_| !others && only_scripts)
+        && !view.effects.in_phase(PhaseKind::Setup).any(grants)
+    {
+        out.push(
+            Diagnostic::new(
+                &ALREADY_TRUE,
+                first,
+                "verify only checks what must be forbidden, and setup allows nothing",
+            )
+            .help("also check what the prompt asks to allow: the task must not pass if the agent does nothing"),
+        );
+    }
+}
+
+static GRANTS: Ascii = ascii(r"(?i)\b(?:be able to|(?:is|are) allowed to|may|allow|grant|permit)\b");
+
+/// `uninstall the release old`, where setup installs others, but not this one.
+fn uninstalled(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let model = view.effects;
+    let is_release = |act: &&Act| act.verb == Verb::Creates && act.thing.system == "helm";
+    let mut made = model.in_phase(PhaseKind::Setup).filter(is_release).peekable();
+    let (Some(prompt), Some(_)) = (&view.task.prompt, made.peek()) else { return };
+    let names: Vec<&Value> = made.filter_map(|act| act.thing.name.as_ref()).collect();
+    for found in RELEASE.captures_iter(said) {
+        let name = found[1].trim_end_matches('.').to_owned();
+        let value = Value::text(name.clone());
+        let in_setup =
+            view.scripts.iter().any(|s| s.phase == PhaseKind::Setup && texts::has_word(&s.content.text, &name));
+        if names.iter().all(|known| !known.may_be(&value)) && !in_setup {
+            out.push(
+                Diagnostic::new(
+                    &ALREADY_TRUE,
+                    prompt.text.span,
+                    format!("the release `{name}` is already absent before the agent runs"),
+                )
+                .help("install it in setup: the task must not pass if the agent does nothing"),
+            );
+        }
+    }
+}
+
+static RELEASE: Ascii =
+    ascii(r#"(?i)\b(?:uninstall|delete|remove)\s+the\s+(?:helm\s+)?release\s+[`"']?([a-z0-9][a-z0-9-]+)"#);
+
 /// Whether a text satisfies the `expect` of a `file` step. Returns `false` for comparisons
 /// other than the two common ones.
 fn finds(expect: &serde_json::Value, text: &str) -> bool {
@@ -1347,10 +1470,12 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
 
 pub(super) static CREATES: Ascii = ascii(r"(?i)\b(?:create|define|declare|provision|set up)\b");
 static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
-static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
+static TO: Ascii = ascii(
+    r"(?i)\b(?:to|to be|as)\s+(?:the\s+)?(?:(?:new|image|version|tag|value|size|class|level|state|status|type|policy|mode|memory|storage|port|schedule|branch)\s+){0,2}$",
+);
 static GIVES: Ascii = ascii(r"(?i)\bgive (?:it|them)\s+$");
 static CHANGES: Ascii = ascii(
-    r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert|enlarge|expand|extend|grow|shrink|resize|widen|double|halve|bump|modify|edit|configure|replace|restore|limit|cap)\b",
+    r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert|enlarge|expand|extend|grow|shrink|resize|widen|double|halve|bump|modify|edit|configure|replace|restore|limit|cap|roll|migrate|point|promote|pin)\b",
 );
 static WANTS: Ascii = ascii(
     r"(?i)\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b",

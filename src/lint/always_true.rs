@@ -14,7 +14,10 @@ use crate::{
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    effects::asked::{Demand, Form},
+    effects::{
+        asked::{Demand, Form},
+        value::Value,
+    },
     hir::PhaseKind,
     rule,
     source::Span,
@@ -86,6 +89,20 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 ));
             }
         });
+    }
+    for run in super::owner::runs(view, PhaseKind::Verify).filter(|run| matches!(run.statement.name(), "cmp" | "diff"))
+    {
+        let is_option = |word: &&Value| word.literal().is_some_and(|word| word.starts_with('-'));
+        let files: Vec<&Value> = run.words[1..].iter().filter(|word| !is_option(word)).collect();
+        if let [one, other] = files[..]
+            && one.is(other)
+        {
+            found.push((
+                super::owner::place(run),
+                "a file is compared with itself, so they never differ".to_owned(),
+                "compare with the file that has the expected content",
+            ));
+        }
     }
     for (span, message, help) in found {
         out.push(Diagnostic::new(&ALWAYS_TRUE, span, message).help(help));
@@ -548,7 +565,8 @@ fn assignment(text: &str, within: &[&str], asks: bool) -> Option<usize> {
 
 /// `(( n = 3 ))` if its exit status is used.
 fn arithmetic(program: &Program, content: &Content, found: &mut Vec<Fault>) {
-    static SETS: Ascii = ascii(r"^\(\(\s*[A-Za-z_]\w*\s*=\s*[1-9]\d*\s*\)\)$");
+    // `n =! 3` sets `n` to 0.
+    static SETS: Ascii = ascii(r"^\(\(\s*[A-Za-z_]\w*\s*=\s*(!?)\s*[1-9]\d*\s*\)\)$");
     let mut asked: Vec<&Statement> = program.body.last().into_iter().collect();
     program.walk(&mut |s| match &s.kind {
         Kind::If { branches, .. } => asked.extend(branches.iter().filter_map(|branch| branch.condition.last())),
@@ -556,13 +574,16 @@ fn arithmetic(program: &Program, content: &Content, found: &mut Vec<Fault>) {
         _ => {}
     });
     for s in asked.into_iter().filter(|s| matches!(s.kind, Kind::Test)) {
-        if content.text.get(s.range.clone()).is_some_and(|text| SETS.is_match(text)) {
-            found.push((
-                content.span(s.range.clone()),
-                "`=` is an assignment here: this is always true".to_owned(),
-                "use `==` to compare: `(( n == 3 ))`",
-            ));
-        }
+        let text = content.text.get(s.range.clone()).unwrap_or_default();
+        let Some(negated) = SETS.captures(text).map(|found| found.get(1).is_some_and(|sign| !sign.as_str().is_empty()))
+        else {
+            continue;
+        };
+        let (message, help) = match negated {
+            false => ("`=` is an assignment here: this is always true", "use `==` to compare: `(( n == 3 ))`"),
+            true => ("`=!` is an assignment here: this is always false", "use `!=` to compare: `(( n != 3 ))`"),
+        };
+        found.push((content.span(s.range.clone()), message.to_owned(), help));
     }
 }
 

@@ -47,11 +47,11 @@ pub fn impossible(view: &TaskView<'_>, out: &mut Diagnostics) {
             shaped(wanted)
                 .or_else(|| of_sql(wanted))
                 .or_else(|| object(wanted))
-                .or_else(|| of_secret(wanted))
                 .or_else(|| address(wanted))
                 .or_else(|| row(wanted)),
         );
     }
+    found.extend(compared(view).iter().filter(|wanted| !wanted.text.contains(['*', '?', '['])).filter_map(of_secret));
     for followed in verify(view) {
         selected(followed, &mut found);
         phases(followed, &mut found);
@@ -853,6 +853,7 @@ fn both_differ(view: &TaskView<'_>, content: &Content, found: &mut Vec<Fault>) {
             && right.starts_with('$')
             && !alternatives
             && !(may_be_absent(left) && may_be_absent(right))
+            && !is_range(left, right)
             && (numbers || shown(left) && shown(right))
         {
             found.push((
@@ -862,6 +863,12 @@ fn both_differ(view: &TaskView<'_>, content: &Content, found: &mut Vec<Fault>) {
             ));
         }
     });
+}
+
+/// Whether two variables are the two ends of a range, of which a resource has only one: `$MIN` and `$MAX_UNAVAILABLE`.
+fn is_range(one: &str, other: &str) -> bool {
+    let begins = |name: &str, with: &str| name.trim_start_matches(['$', '{']).to_lowercase().starts_with(with);
+    begins(one, "min") && begins(other, "max") || begins(one, "max") && begins(other, "min")
 }
 
 fn only_tests(s: &Statement) -> bool {
@@ -927,6 +934,14 @@ fn schedules(view: &TaskView<'_>, wanted: &[Wanted<'_>], found: &mut Vec<Fault>)
     for wanted in wanted.iter().filter(|wanted| wanted.text.contains("* *")) {
         if let Some(message) = out_of_range(&wanted.text) {
             found.push((wanted.span, message, CRON_FIELDS.to_owned()));
+        }
+    }
+    for fact in super::facts::asked(view).iter().filter(|fact| fact.key == "schedule") {
+        let known = found
+            .iter()
+            .any(|(span, ..)| span.file == fact.span.file && span.end > fact.span.start && fact.span.end > span.start);
+        if let Some(message) = out_of_range(&fact.text()).filter(|_| !known) {
+            found.push((fact.span, message, CRON_FIELDS.to_owned()));
         }
     }
 }

@@ -27,7 +27,6 @@ pub(super) fn check(content: &Content, found: &mut Vec<Fault>) {
         found.extend(constant_word(s, content, &endless));
         found.extend(set_by_shell(s, content));
         found.extend(never_changes(s, content));
-        found.extend(with_itself(s, content));
         sql(s, content, found);
     });
     own_file(content, found);
@@ -229,25 +228,6 @@ fn is_plain(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_'))
         && !text.contains(HOLE)
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_./:-".contains(&b))
-}
-
-/// `diff -q report.txt report.txt`, `cmp -s "$F" "$F"`.
-fn with_itself(s: &Statement, content: &Content) -> Option<Fault> {
-    if !matches!(s.name(), "diff" | "cmp") {
-        return None;
-    }
-    let files: Vec<&str> =
-        s.words().iter().skip(1).map(|word| content.text.get(word.range.clone()).unwrap_or_default()).collect();
-    let files: Vec<&str> = files.into_iter().filter(|file| !file.starts_with('-')).collect();
-    let [one, other] = files.as_slice() else { return None };
-    let varies = one.contains("$(") || one.contains("<(") || one.contains('`') || one.contains(HOLE);
-    (one == other && !varies).then(|| {
-        (
-            content.span(s.range.clone()),
-            "a file is compared with itself, so they never differ".to_owned(),
-            "compare with the file that has the expected content",
-        )
-    })
 }
 
 /// A variable that holds the text of a file, or a part of it.

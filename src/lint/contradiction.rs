@@ -95,6 +95,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     in_steps(view, &view.task.verify.steps, out);
     absent(view, out);
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        awaited_end(view, script, out);
         let claims = in_script(view, script);
         conflicts(
             &claims,
@@ -123,23 +124,54 @@ fn absent(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let mut steps = Vec::new();
     all(&view.task.verify.steps, &mut steps);
-    let act = |step: &Step<Def>| {
-        let act = view.effects.in_phase(PhaseKind::Verify).find(|act| act.step == step.key)?;
-        (act.thing.system == "kubernetes" && act.thing.name.as_ref().is_some_and(Value::is_known)).then_some(act)
+    // In a `foreach`, a step reads several.
+    let acts = |step: &Step<Def>| {
+        let of = view.effects.in_phase(PhaseKind::Verify).filter(|act| act.step == step.key).collect::<Vec<_>>();
+        of.into_iter()
+            .filter(|act| act.thing.system == "kubernetes" && act.thing.name.as_ref().is_some_and(Value::is_known))
     };
     for (gone, _) in steps.iter().filter(|(_, operation)| *operation == "resource-absent") {
-        let Some(thing) = act(gone).map(|act| &act.thing) else { continue };
+        let Some(thing) = acts(gone).next().map(|act| &act.thing) else { continue };
         let there = ["field-equals", "resource-exists", "resource-matches"];
         let same = steps
             .iter()
             .filter(|(_, operation)| there.contains(operation))
-            .find(|(step, _)| act(step).is_some_and(|act| act.thing.is(thing) && act.thing.space == thing.space));
+            .find(|(step, _)| acts(step).any(|act| act.thing.is(thing) && act.thing.space == thing.space));
         if let Some((there, _)) = same {
             let message =
                 format!("the {} must be absent here, but another check requires that it exists", thing.shown());
             out.push(
                 Diagnostic::new(&UNSATISFIABLE_EXPECTATION, gone.key, message)
                     .label(there.key, "required here")
+                    .help("if the two checks are for different things, correct what one of them reads"),
+            );
+        }
+    }
+}
+
+/// `kubectl wait --for=delete pod/a`, and another check of the script requires that the pod has a value.
+fn awaited_end(view: &TaskView<'_>, script: &Followed<'_>, out: &mut Diagnostics) {
+    let waits = script.trace.runs.iter().filter(|run| {
+        let has = |text: &str| run.words.iter().any(|word| word.literal() == Some(text));
+        !run.lenient && run.statement.tool() == "kubectl" && has("wait") && has("--for=delete")
+    });
+    for wait in waits {
+        let Some(gone) = view.effects.read_by(wait).map(|act| &act.thing) else { continue };
+        let there = view.asked().iter().find(|question| {
+            let is_it = question.runs.first().and_then(|run| view.effects.read_by(run)).is_some_and(|act| {
+                gone.name.as_ref().is_some_and(Value::is_known) && act.thing.is(gone) && act.thing.space == gone.space
+            });
+            is_it
+                && matches!(question.form, asked::Form::Field(_))
+                && matches!(compared(question, &script.view.content), Some(Wanted::Is(value)) if !value.is_empty())
+        });
+        if let Some(there) = there {
+            let span = wait.content.span(wait.statement.range.clone());
+            let message =
+                format!("this waits until the {} is gone, but another check requires that it exists", gone.shown());
+            out.push(
+                Diagnostic::new(&UNSATISFIABLE_EXPECTATION, span, message)
+                    .label(there.span, "required here")
                     .help("if the two checks are for different things, correct what one of them reads"),
             );
         }
@@ -736,7 +768,7 @@ fn counted(question: &Question<'_>, content: &Content) -> Option<bool> {
 pub(super) fn counter(text: &str) -> Option<&str> {
     INCREMENT
         .captures(text.trim())
-        .and_then(|found| (1..5).find_map(|group| found.get(group)))
+        .and_then(|found| (1..6).find_map(|group| found.get(group)))
         .map(|name| name.as_str())
 }
 
@@ -754,7 +786,7 @@ fn decides(content: &Content, name: &str) -> bool {
 }
 
 static INCREMENT: Ascii = ascii(
-    r"^(?:([A-Za-z_]\w*)=\$\(\(\s*\$?\{?\w+\}?\s*\+\s*1\s*\)\)|\(\(\s*(?:\+\+)?([A-Za-z_]\w*)\s*(?:\+\+|\+=\s*1)?\s*\)\)|let\s+[`\x22']?([A-Za-z_]\w*)(?:\+\+|\+=1)[`\x22']?|([A-Za-z_]\w*)\+=1)$",
+    r"^(?:([A-Za-z_]\w*)=\$\(\(\s*\$?\{?\w+\}?\s*\+\s*1\s*\)\)|\(\(\s*(?:\+\+\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\+\+|\+=\s*1))\s*\)\)|let\s+[`\x22']?([A-Za-z_]\w*)(?:\+\+|\+=1)[`\x22']?|([A-Za-z_]\w*)\+=1)$",
 );
 
 /// The conditions of a jq filter that must all hold: `.port == 8443 and .tls == true`.

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{TaskView, embedded, error_branch, exit_status, python, script::Content};
+use super::{TaskView, contradiction, embedded, error_branch, exit_status, python, script::Content};
 use crate::{
     bash::{
         ast, flow,
@@ -392,8 +392,12 @@ impl<'p> Search<'p> {
                 self.push(statement, Fault::Always);
             }
             Kind::Command(_) | Kind::Test
+                if contradiction::counter(self.content.text.get(statement.range.clone()).unwrap_or_default())
+                    .is_some() => {}
+            Kind::Command(_) | Kind::Test
                 if self.checks(statement, tested)
-                    || self.is_function(statement) && (tested || self.ends_in_check(statement)) =>
+                    || self.is_function(statement)
+                        && (tested || self.ends_in_check(statement) || self.reports_by_status(statement)) =>
             {
                 self.push(statement, Fault::Either);
             }
@@ -490,6 +494,29 @@ impl<'p> Search<'p> {
     fn ends_in_check(&self, statement: &Statement) -> bool {
         let last = self.functions.get(statement.name()).and_then(|body| last(body));
         last.is_some_and(|last| is_check(last, false))
+    }
+
+    /// Whether a statement calls a function that fails without ending the script: with `return 1`, or with `exit 1` in a subshell.
+    fn reports_by_status(&self, statement: &Statement) -> bool {
+        fn look(list: &[Statement], inside: bool, fails: &mut bool, exits: &mut bool) {
+            // `failed=1; return 1`: the variable decides.
+            let notes = list.iter().any(|s| matches!(s.kind, Kind::Assignment));
+            for s in list {
+                let nonzero = s.words().get(1).is_some_and(|word| word.literal && word.text != "0");
+                match s.name() {
+                    "return" => *fails |= nonzero && !notes,
+                    "exit" => *(if inside { &mut *fails } else { &mut *exits }) |= nonzero,
+                    _ => {}
+                }
+                let inside = inside || matches!(s.kind, Kind::Subshell(_));
+                s.lists(&mut |list| look(list, inside, fails, exits));
+            }
+        }
+        let Some(body) = self.functions.get(statement.name()) else { return false };
+        let (mut fails, mut exits) = (false, false);
+        look(body, false, &mut fails, &mut exits);
+        // A function that waits may give up, and the checks after it decide.
+        fails && !exits && !sleeps(body)
     }
 
     /// Whether a command is run for its exit status.
@@ -747,7 +774,14 @@ fn unread(
             let is_filter = |word: &str| matches!(word, "-q" | "--jq") || word.starts_with("--jq=");
             run.statement.name() == "gh" && run.words.iter().filter_map(Value::literal).any(is_filter)
         };
-        if std::ptr::eq(run.content, &**content) && (!matches!(form, Form::Other | Form::Names) || selects()) {
+        // `… -o jsonpath='{.data.user}' | base64 -d`
+        let decodes = || {
+            let is_path = |word: &str| word.contains("jsonpath");
+            run.statement.tool() == "kubectl" && run.words.iter().filter_map(Value::literal).any(is_path)
+        };
+        if std::ptr::eq(run.content, &**content)
+            && (!matches!(form, Form::Other | Form::Names) || selects() || decodes())
+        {
             let holder = |s: &&Statement| s.range.contains(&run.statement.range.start);
             program.walk(&mut |s| {
                 if matches!(s.kind, Kind::Assignment) && holder(&s) {

@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
-use super::{TaskView, script::Content};
+use super::{
+    TaskView,
+    script::{Content, ScriptView},
+};
 use crate::{
     bash::{
         flow,
         program::{Kind, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics},
+    effects::value::Value,
     hir::PhaseKind,
     rule,
 };
@@ -19,6 +23,9 @@ rule! {
 
 /// In verify, `if …; then echo "FAIL: …"; fi` (author mistake 8).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for content in helpers(view) {
+        told_in_function(content, out);
+    }
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify) {
         let program = &script.content.program;
         let mut loops: Vec<Range<usize>> = Vec::new();
@@ -57,6 +64,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
         out.extend(script.decides_by_status().then(|| ends_well_anyway(&script.content)).flatten());
+        out.extend(script.decides_by_status().then(|| passes_without(view, script)).flatten());
         program.walk(&mut |statement| {
             let text = &script.content.text;
             let (asked, fails, body) = match &statement.kind {
@@ -94,6 +102,92 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
+}
+
+/// `if [ ! -s /tmp/report.csv ]; then echo "no report"; exit 0; fi`, where the prompt asks for this file.
+fn passes_without(view: &TaskView<'_>, script: &ScriptView<'_>) -> Option<Diagnostic> {
+    let prompt = view.task.prompt.as_ref()?;
+    let said = view.effects.prompt.shown();
+    let content = &script.content;
+    let tests = &view.followed(script)?.trace.tests;
+    let mut found = None;
+    content.program.walk(&mut |s| {
+        let Kind::If { branches, .. } = &s.kind else { return };
+        for branch in branches {
+            let ([asked], [told @ .., last]) = (branch.condition.as_slice(), branch.body.as_slice()) else { continue };
+            let ends = last.name() == "exit" && last.words().get(1).is_some_and(|word| word.text == "0");
+            let skips = |s: &Statement| content.text[s.range.clone()].to_lowercase().contains("skip");
+            let test = tests.iter().find(|test| std::ptr::eq(test.statement, asked));
+            let words: Vec<&str> = test.iter().flat_map(|test| &test.words).filter_map(Value::literal).collect();
+            let file = match words.as_slice() {
+                ["!", "-s" | "-f" | "-e", file] => *file,
+                _ => continue,
+            };
+            if ends && !told.is_empty() && told.iter().all(|s| says(s) && !skips(s)) && said.contains(file) {
+                found.get_or_insert_with(|| {
+                    Diagnostic::new(
+                        &ERROR_BRANCH_CONTINUES,
+                        content.span(last.range.clone()),
+                        format!("verify passes if `{file}` does not exist"),
+                    )
+                    .label(prompt.text.span, "the prompt asks for it here")
+                    .help("write `exit 1`")
+                });
+            }
+        }
+    });
+    found
+}
+
+/// The scripts that those of verify source.
+fn helpers<'v>(view: &TaskView<'v>) -> Vec<&'v Content> {
+    let mut found: Vec<&Content> = Vec::new();
+    let verify = view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify);
+    for source in verify.flat_map(|script| &script.trace.sources) {
+        if !found.iter().any(|known| std::ptr::eq(*known, &**source)) {
+            found.push(source);
+        }
+    }
+    found
+}
+
+/// `expect() { if [[ $3 != $2 ]]; then echo "want $2, have $3"; fi; }`, where the message is the only effect of the function.
+fn told_in_function(content: &Content, out: &mut Diagnostics) {
+    content.program.walk(&mut |s| {
+        let Kind::Function { body, .. } = &s.kind else { return };
+        let body = match body.as_slice() {
+            [Statement { kind: Kind::Group(list), .. }] => list.as_slice(),
+            body => body,
+        };
+        let [before @ .., last] = body else { return };
+        let Kind::If { branches, otherwise: None } = &last.kind else { return };
+        let [branch] = branches.as_slice() else { return };
+        let sets_up = |s: &Statement| matches!(s.kind, Kind::Assignment | Kind::Declaration);
+        let lacks = |s: &Statement| says_failure(s) || says_lack(s) || compares(s);
+        let told = branch.body.last().filter(|_| {
+            branch.body.iter().all(says)
+                && branch.body.iter().any(lacks)
+                && branch.condition.iter().all(|condition| denies(&content.text, condition))
+        });
+        if let Some(told) = told.filter(|_| before.iter().all(sets_up)) {
+            out.push(
+                Diagnostic::new(
+                    &ERROR_BRANCH_CONTINUES,
+                    content.span(told.range.clone()),
+                    "this reports an error, but the function succeeds",
+                )
+                .help("add `exit 1` after it, or `return 1` if the callers check the status"),
+            );
+        }
+    });
+}
+
+/// `want 3, have 2`: a message about a difference.
+fn compares(statement: &Statement) -> bool {
+    let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
+    let text = text.join(" ");
+    let has = |words: &[&str]| words.iter().any(|word| super::texts::has_word(&text, word));
+    has(&["want", "wanted", "expected", "expect"]) && has(&["have", "got", "actual", "found", "was", "is", "but"])
 }
 
 /// `if …; then …; exit 0; fi; echo "web is not ready"`, at the end of a script: it succeeds with and without `exit 0`.

@@ -174,8 +174,22 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
                 _ => push(Some(script.phase), &content.text),
             }
         }
+        push(Some(PhaseKind::Verify), &expected_files(view));
         found
     })
+}
+
+/// The texts of the files with which steps of verify compare resources: `expected: quota.yaml`.
+pub(super) fn expected_files(view: &TaskView<'_>) -> String {
+    let mut found = String::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let file = step.arg("expected").and_then(|file| file.as_literal());
+            let text = file.and_then(|file| read(view, &view.task.dir, file));
+            found.extend(text.iter().flat_map(|text| [text.as_str(), "\n"]));
+        });
+    });
+    found
 }
 
 /// The inline script of a step of verify without what it only prints; `None` for other texts of a step.
@@ -692,6 +706,12 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
             {
                 in_expected(None, expected, &mut found);
             }
+            if let Some((file, span)) = step.arg("expected").and_then(|file| Some((file.as_literal()?, file.span))) {
+                let text = read(view, &view.task.dir, file).unwrap_or_default();
+                let identifies = |key: &str| matches!(key, "apiVersion" | "kind" | "name" | "namespace");
+                found.extend(lines(&text, span).filter(|fact| !identifies(&fact.key)));
+            }
+            of_rounds(step, &mut found);
             if let Some((_, expect)) = &step.expect {
                 paths(expect, &mut found);
                 in_row(step, expect, &mut found);
@@ -715,6 +735,34 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
     // A variable of jq.
     found.retain(|fact| !fact.value.as_str().is_some_and(|value| value.starts_with('$')));
     found
+}
+
+/// The fields that the rounds of a `foreach` over a literal list check: `jsonpath: "{want.path}"`, `value: "{want.value}"`.
+fn of_rounds(step: &Step<Def>, found: &mut Vec<Fact>) {
+    let (Some(ArgKind::List(rounds)), Some(name)) =
+        (step.arg("in").map(|list| &list.kind), step.arg("var").and_then(|name| name.as_literal()))
+    else {
+        return;
+    };
+    let inner = step.blocks.iter().flat_map(|block| &block.steps);
+    for step in inner.take(8) {
+        let hole = |key: &str| match &step.arg(key)?.kind {
+            ArgKind::Text(text) => {
+                let text = texts::written(text);
+                text.strip_prefix('{')?.strip_suffix('}')?.strip_prefix(name)?.strip_prefix('.').map(str::to_owned)
+            }
+            _ => None,
+        };
+        let Some((path, value)) = hole("jsonpath").zip(hole("value")) else { continue };
+        for round in rounds.iter().take(64) {
+            let Some((path, value)) = round.get(&path).and_then(|path| path.as_literal()).zip(round.get(&value)) else {
+                continue;
+            };
+            if let Some((key, json)) = last_name(path).zip(value.as_value()) {
+                found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed: true, exact: true });
+            }
+        }
+    }
 }
 
 /// The fields of the object with which an operation compares a resource, without those that identify it.

@@ -1,6 +1,9 @@
 //! Manifests that the API of Kubernetes rejects: in scripts, in files that they send, and in arguments of operations.
 
-use std::{ops::Range, path::PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use super::TaskView;
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
     },
     hir::OperationKind,
     rule,
-    source::{FileId, Span, resolve},
+    source::{FileId, Span, Stat, resolve},
     yaml::{self, Data, Node},
 };
 
@@ -48,18 +51,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let Some(path) = path.zip(followed.view.dir.as_ref()).map(|(path, dir)| resolve(dir, path)) else {
                 continue;
             };
-            let text = view.files.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-            let Some(text) = text.filter(|_| !read.contains(&path)) else { continue };
-            let mut found = faults(&text, view.unit.file, tool, &mut workloads);
-            found.retain(|fault| !fault.ignored || !is_unvalidated(run));
-            if !found.is_empty() {
-                let file = view.sources.add(&path, text.as_str());
-                out.extend(found.into_iter().map(|fault| {
-                    let place = Span::new(file, fault.place.clone());
-                    fault.at(place)
-                }));
-            }
-            read.push(path);
+            of_file(&path, view, tool, &mut workloads, &mut read, |fault| !fault.ignored || !is_unvalidated(run), out);
         }
     }
     view.task.walk(&mut |_, step| {
@@ -67,23 +59,37 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let is_operation = matches!(step.op.kind, OperationKind::Extension { .. })
             && matches!(name, "create" | "apply" | "createResource" | "applyManifest");
         let lenient = step.continue_on_error.is_some_and(|lenient| lenient.value);
-        let arg = step.arg("manifest").or_else(|| step.arg("resource"));
+        if !is_operation || lenient || step.expect.is_some() {
+            return;
+        }
+        if let Some(file) = step.arg("file").and_then(|file| file.as_literal()) {
+            for path in sent_files(&resolve(&view.task.dir, file), view) {
+                of_file(&path, view, tool, &mut workloads, &mut read, |_| true, out);
+            }
+        }
+        let arg = ["manifest", "resource", "inline"].iter().find_map(|name| step.arg(name));
         // The arguments may be the manifest itself.
         let whole = || step.args.iter().find(|(name, _)| name.value == "apiVersion");
         let node = match arg {
             Some(arg) => view.unit.tree.node_at(arg.span),
             None => whole().and_then(|(name, _)| view.unit.tree.mapping_of(name.span)),
         };
-        let Some(node) = node.filter(|_| is_operation && !lenient && step.expect.is_none()) else { return };
+        let Some(node) = node else { return };
         if let Some(text) = node.as_str() {
-            let found = faults(text, view.unit.file, tool, &mut workloads);
+            // A hole is no syntax of YAML, which knows `{…}` as well.
+            let has_holes = arg.is_some_and(|arg| arg.as_literal().is_none());
+            let text = if has_holes { text.replace('{', "$") } else { text.to_owned() };
+            let found = faults(&text, view.unit.file, tool, &mut workloads);
             out.extend(found.into_iter().map(|fault| {
                 let place = node.cooked(fault.place.clone());
                 fault.at(place)
             }));
         } else {
             let mut found = Vec::new();
-            Manifest { tool, found: &mut found, workloads: &mut workloads, is_alone: arg.is_some() }.read(node);
+            let list = node.items().collect::<Vec<_>>();
+            for manifest in if list.is_empty() { vec![node] } else { list } {
+                Manifest { tool, found: &mut found, workloads: &mut workloads, is_alone: arg.is_some() }.read(manifest);
+            }
             out.extend(found.into_iter().map(|fault| {
                 let place = Span::new(view.unit.file, fault.place.clone());
                 fault.at(place)
@@ -91,6 +97,39 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     });
     images(view, &workloads, out);
+}
+
+/// The faults of a file that is sent to the API, unless they are known.
+fn of_file(
+    path: &Path,
+    view: &TaskView<'_>,
+    tool: &Tool,
+    workloads: &mut Vec<Workload>,
+    read: &mut Vec<PathBuf>,
+    matters: impl Fn(&Fault) -> bool,
+    out: &mut Diagnostics,
+) {
+    let text = view.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let Some(text) = text.filter(|_| !read.iter().any(|known| known == path)) else { return };
+    read.push(path.to_owned());
+    let mut found = faults(&text, view.unit.file, tool, workloads);
+    found.retain(matters);
+    if !found.is_empty() {
+        let file = view.sources.add(path, text.as_str());
+        out.extend(found.into_iter().map(|fault| {
+            let place = Span::new(file, fault.place.clone());
+            fault.at(place)
+        }));
+    }
+}
+
+/// The files that `apply` sends: the file itself, or those in a directory.
+fn sent_files(path: &Path, view: &TaskView<'_>) -> Vec<PathBuf> {
+    if view.files.stat(path) != Some(Stat::Dir) {
+        return vec![path.to_owned()];
+    }
+    let is_manifest = |name: &String| [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
+    view.files.list(path).into_iter().filter(is_manifest).map(|name| path.join(name)).collect()
 }
 
 /// `kubectl set image deployment/web app=nginx:1.27`, where the deployment has no container `app`.
@@ -131,9 +170,20 @@ fn images(view: &TaskView<'_>, workloads: &[Workload], out: &mut Diagnostics) {
 fn faults(text: &str, file: FileId, tool: &Tool, workloads: &mut Vec<Workload>) -> Vec<Fault> {
     let mut found = Vec::new();
     for range in documents(text) {
-        let Ok(tree) = yaml::parse(file, &text[range.clone()], &mut Diagnostics::default()) else { continue };
         let begin = found.len();
-        Manifest { tool, found: &mut found, workloads, is_alone: true }.read(tree.root());
+        let mut out = Diagnostics::default();
+        match yaml::parse(file, &text[range.clone()], &mut out) {
+            Ok(tree) => Manifest { tool, found: &mut found, workloads, is_alone: true }.read(tree.root()),
+            // What is filled in may be several lines.
+            Err(_) if ["$", "{{"].iter().any(|sign| text[range.clone()].contains(sign)) => {}
+            Err(_) => found.extend(out.iter().next().map(|fault| Fault {
+                place: fault.span.start as usize..fault.span.end as usize,
+                message: format!("the manifest is not valid YAML: {}", fault.message),
+                help: fault.help.clone().unwrap_or_else(|| "correct it: nothing is created otherwise".to_owned()),
+                likely: false,
+                ignored: false,
+            })),
+        }
         for fault in found.iter_mut().skip(begin) {
             fault.place = fault.place.start + range.start..fault.place.end + range.start;
         }

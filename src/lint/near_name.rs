@@ -13,7 +13,7 @@ use super::{
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Act, Verb},
+    effects::{Act, Verb, script::Form},
     hir::{ArgKind, OperationKind, PhaseKind},
     source::{Span, resolve},
 };
@@ -38,6 +38,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     locations(view, out);
     numbered(view, out);
     unused(view, out);
+    versions(view, out);
     let suspects = suspects(view);
     let judges = view.task.verify.steps.iter().any(|step| step.op.signature.judges);
     if suspects.is_empty() && facts::asked(view).is_empty() && !judges {
@@ -117,7 +118,20 @@ fn references(view: &TaskView<'_>, known: &Known, out: &mut Diagnostics) {
                     let other = same.find(|word| is_number(word) && digits(word) == digits(number))?;
                     Some((number, other))
                 });
-            if let Some((word, other)) = month.or(number) {
+            // `the directory /var/lib/ledger`, where setup has `/var/ledger`.
+            let path = || {
+                let of = |text: &'_ str| PATH.find_iter(text).map(|m| m.as_str().to_owned()).collect::<Vec<_>>();
+                let path = of(text).into_iter().find(|path| !others.contains(path.as_str()))?;
+                let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
+                let mut near: Vec<String> = of(&others);
+                near.retain(|other| last(other) == last(&path) && !text.contains(other.as_str()));
+                near.dedup();
+                let at = others.find(near.first()?)?;
+                let (start, path_start) = (text.find(&path)?, at);
+                let (one, all) = (near.len() == 1, near.first()?.len());
+                one.then(|| (&text[start..start + path.len()], &others[path_start..path_start + all]))
+            };
+            if let Some((word, other)) = month.or(number).or_else(path) {
                 out.push(
                     Diagnostic::new(
                         &ODD_WORD,
@@ -131,6 +145,44 @@ fn references(view: &TaskView<'_>, known: &Known, out: &mut Diagnostics) {
         }
     }
 }
+
+/// A path with at least two parts.
+static PATH: Ascii = ascii(r"(?:/[A-Za-z0-9_-]+){2,}(?:\.[a-z]+)?");
+
+/// Verify looks for `2.4.1`, and the only version that the rest of the task has is `2.4.0`.
+fn versions(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let is_version = |text: &str| VERSION.find_iter(text).next().is_some_and(|m| m.as_str() == text);
+    let mut asked = super::prompt_disagrees::expected(view);
+    asked.retain(|(_, text)| is_version(text));
+    if asked.is_empty() {
+        return;
+    }
+    let known = Known::of(view, view.effects.prompt.shown());
+    if super::prompt_disagrees::NEWER.is_match(&known.said) || VERSION.is_match(&known.said) {
+        return;
+    }
+    let mut made: Vec<&str> = VERSION.find_iter(&known.made).map(|m| m.as_str()).collect();
+    made.sort_unstable();
+    made.dedup();
+    let [made] = made[..] else { return };
+    for (span, text) in asked {
+        let differs = text.len() == made.len() && text.bytes().zip(made.bytes()).filter(|(a, b)| a != b).count() == 1;
+        if differs && !known.verified.contains(made) {
+            out.push(
+                Diagnostic::new(
+                    &ODD_WORD,
+                    span,
+                    format!("`{text}` appears only in verify; a similar version appears in setup"),
+                )
+                .here(format!("did you mean `{made}`?"))
+                .help("use the same version everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+            );
+        }
+    }
+}
+
+/// A version with three parts.
+static VERSION: Ascii = ascii(r"\b[0-9]+\.[0-9]+\.[0-9]+\b");
 
 /// Verify reads `…/issues/1`, where the other requests use the ID of the issue that setup creates.
 fn numbered(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -281,6 +333,19 @@ fn locations(view: &TaskView<'_>, out: &mut Diagnostics) {
     deleted.truncate(64);
     others.truncate(256);
     for (url, span) in &deleted {
+        let is_known = || out.iter().any(|other| other.span == *span);
+        if let Some((name, near)) = near_segment(url, &others).filter(|_| !is_known()) {
+            out.push(
+                Diagnostic::new(
+                    &ODD_WORD,
+                    *span,
+                    format!("`{name}` appears only in cleanup; a similar name appears elsewhere"),
+                )
+                .here(format!("did you mean `{near}`?"))
+                .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+            );
+            continue;
+        }
         let Some((parent, name)) = url.trim_end_matches('/').rsplit_once('/') else { continue };
         let is_known =
             others.iter().any(|other| other.strip_prefix(url.as_str()).is_some_and(|rest| !rest.starts_with(is_part)));
@@ -313,6 +378,27 @@ fn locations(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// A part of a URL, before its last, that the others do not have, and the similar one at its place: `…/todo/3` beside `…/todos`.
+fn near_segment<'u>(url: &'u str, others: &'u [String]) -> Option<(&'u str, &'u str)> {
+    let parts: Vec<&str> = url.trim_end_matches('/').split('/').collect();
+    let inner = parts.iter().enumerate().take(parts.len().saturating_sub(1)).skip(1);
+    for (at, part) in inner.filter(|(_, part)| part.len() >= SHORTEST && part.bytes().all(|b| b.is_ascii_alphabetic()))
+    {
+        if others.iter().any(|other| other.split(['/', '?']).any(|known| known == *part)) {
+            continue;
+        }
+        let near = others.iter().find_map(|other| {
+            let known: Vec<&str> = other.split(['/', '?']).collect();
+            let same = known.get(..at)? == &parts[..at];
+            known.get(at).copied().filter(|known| same && is_near(part, known))
+        });
+        if let Some(near) = near {
+            return Some((part, near));
+        }
+    }
+    None
 }
 
 fn is_part(c: char) -> bool {
@@ -348,8 +434,11 @@ impl Known {
                 PhaseKind::Verify => &mut verified,
                 PhaseKind::Cleanup => continue,
             };
-            text.push_str(&followed.view.content.text);
-            text.push('\n');
+            // An inline script is one of the templates.
+            if !matches!(followed.view.form, Form::Inline) {
+                text.push_str(&followed.view.content.text);
+                text.push('\n');
+            }
             for source in &followed.trace.sources {
                 text.push_str(&source.text);
                 text.push('\n');

@@ -125,7 +125,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let Some((_, near)) = near.filter(|_| !is_of_program(word.text)) else { continue };
         // A word of a message decides nothing, and `COLOR` does not misspell `colour` in a sentence of the prompt.
         let is_upper = |text: &str| !text.bytes().any(|b| b.is_ascii_lowercase());
-        let is_variable = is_upper(word.text) && near.spoken && !is_upper(near.text);
+        let is_variable = is_upper(word.text) && near.spoken && !is_upper(near.text)
+            || near.spoken && american(word.text) == american(near.text);
         if word.count == 1 && is_printed(word.place) || is_variable {
             continue;
         }
@@ -356,6 +357,12 @@ fn split<'t>(text: &'t str, code: bool, visit: &mut dyn FnMut(&'t str, usize, u8
             visit(word, from, before);
         }
     }
+}
+
+/// A word in American spelling: `license` for `licence`, as fields of files have it.
+fn american(word: &str) -> String {
+    let pairs = [("our", "or"), ("ise", "ize"), ("yse", "yze"), ("ence", "ense"), ("grey", "gray"), ("ogue", "og")];
+    pairs.iter().fold(word.to_ascii_lowercase(), |word, (from, to)| word.replace(from, to))
 }
 
 /// Whether two words differ by one letter that is missing, doubled, wrong or swapped with the next. Differences in

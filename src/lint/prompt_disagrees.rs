@@ -37,6 +37,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     other_digits(view, said, prompt, out);
     numbers(view, said, prompt, out);
     ports(view, said, prompt, out);
+    crossed(view, said, prompt, out);
+    bounds(view, said, prompt, out);
     prefixes(view, said, prompt, out);
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, said, &known, prompt, out);
@@ -109,6 +111,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         step.args.iter().for_each(|(_, arg)| constants_in(arg, text));
         step.expect.iter().for_each(|(_, arg)| constants_in(arg, text));
     });
+    verified.push_str(&facts::expected_files(view));
     let (others, verified) = (mentioned(&others), mentioned(&verified));
     let is_counted = |item: &Item| {
         !item.form.starts_with("number")
@@ -223,6 +226,14 @@ fn counts(view: &TaskView<'_>) -> BTreeSet<Span> {
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| step.expect.iter().for_each(|(_, expect)| collect(expect, &mut found)));
     });
+    // `run: … | jq '.hard | length'`, with the number in `stdout`.
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let counts = view.script_of(step).is_some_and(|script| COUNTS.is_match(script.content.text.trim_end()));
+            let stdout = step.expect.as_ref().filter(|_| counts).and_then(|(_, expect)| expect.get("stdout"));
+            found.extend(stdout.map(|stdout| stdout.span));
+        });
+    });
     // `jq -e '.rules | length == 2'`
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let numbers = LENGTH.captures_iter(&script.content.text).filter_map(|length| length.get(1));
@@ -230,6 +241,9 @@ fn counts(view: &TaskView<'_>) -> BTreeSet<Span> {
     }
     found
 }
+
+/// A command whose output is a number of things.
+static COUNTS: Ascii = ascii(r#"(?:\|\s*length\s*["']?|\bwc -l|\bgrep -c\b[^|]*)$"#);
 
 static LENGTH: Ascii = ascii(r"\blength\s*(?:==|!=|[<>]=?)\s*(\d+)");
 
@@ -597,6 +611,80 @@ fn ports(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         let is_told = of("port", outer).is_some() || of("targetPort", inner).is_some();
         if let (Some(port), Some(_), false) = (of("port", inner), of("targetPort", outer), is_told) {
             out.push(disagrees(port.span, &format!("port {inner} and targetPort {outer}"), &found[0], prompt));
+        }
+    }
+}
+
+/// `close it with the resolution "fixed"`, but verify requires `status` fixed and `resolution` closed.
+fn crossed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let facts = facts::asked(view);
+    let lower = said.to_ascii_lowercase();
+    let named = |fact: &facts::Fact| {
+        let words = crate::effects::words(&fact.key);
+        (words.last().is_some_and(|word| word.len() > 3)).then(|| words.join(" "))
+    };
+    // `the resolution "fixed"`, `port 80`
+    let told = |key: &str, longer: &str, value: &str| {
+        let value = value.to_ascii_lowercase();
+        lower.match_indices(&value).any(|(at, _)| {
+            let ends = !lower[at + value.len()..].starts_with(|c: char| c.is_ascii_alphanumeric());
+            let before = lower[..at].trim_end_matches(['"', '`', '\'']);
+            let before = before.strip_suffix(' ').unwrap_or_default();
+            let is_key =
+                before.strip_suffix(key).is_some_and(|rest| !rest.ends_with(|c: char| c.is_ascii_alphanumeric()));
+            ends && is_key && !before.ends_with(longer)
+        })
+    };
+    if facts.len() > 64 {
+        return;
+    }
+    for a in facts.iter().filter(|fact| fact.exact) {
+        let (Some(key), value) = (named(a), a.text()) else { continue };
+        let part = |c: char| c.is_ascii_alphanumeric();
+        if value.len() < 2 || texts::words(said, part).filter(|(_, word)| *word == value).count() != 1 {
+            continue;
+        }
+        let other = facts.iter().filter(|b| b.exact && b.key != a.key && b.parent == a.parent).find(|b| {
+            let (other, its) = (b.text(), named(b));
+            its.is_some_and(|its| {
+                let longer = if key.len() > its.len() { key.as_str() } else { "\n" };
+                its != key && other != value && told(&its, longer, &value) && !told(&its, longer, &other)
+            })
+        });
+        let is_right = |fact: &facts::Fact| facts.iter().any(|other| other.key == fact.key && other.text() == value);
+        if let Some(other) = other.filter(|other| !is_right(other)) {
+            let what = format!("{} {value} and {} {}", a.key, other.key, other.text());
+            out.push(disagrees(a.span, &what, &format!("{} {value}", other.key), prompt));
+            return;
+        }
+    }
+}
+
+/// `8Gi of memory limits`, but verify requires it of `requests.memory`.
+fn bounds(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    if !said.contains("imit") {
+        return;
+    }
+    let facts = facts::asked(view);
+    let of = |fact: &facts::Fact, bound: &str| {
+        fact.parent.as_deref() == Some(bound) || fact.key.strip_prefix(bound).is_some_and(|rest| rest.starts_with('.'))
+    };
+    if facts.iter().any(|fact| of(fact, "limits")) {
+        return;
+    }
+    for fact in facts.iter().filter(|fact| of(fact, "requests")) {
+        let value = fact.text();
+        // `Limit it to 250m`, `8Gi of memory limits`
+        let is_limit = said.match_indices(&value).any(|(at, _)| {
+            let sentence = super::already_true::sentence(said, at);
+            let (head, tail) = (said[sentence.start..at].to_lowercase(), said[at..sentence.end].to_lowercase());
+            let behind: Vec<&str> = tail.split_whitespace().skip(1).take(3).collect();
+            let is_told = |words: &str| words.contains("limit") && !words.contains("request");
+            is_told(&behind.join(" ")) || is_told(&head) && !tail.contains("request")
+        });
+        if value.ends_with(|c: char| c.is_ascii_alphabetic()) && is_limit {
+            out.push(disagrees(fact.span, &format!("requests of {value}"), &format!("a limit of {value}"), prompt));
+            return;
         }
     }
 }
@@ -1500,13 +1588,17 @@ fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
         })
         .collect();
     let [told] = told.into_iter().collect::<Vec<_>>()[..] else { return };
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    // `unknown-namespace` reports others.
+    let in_setup = |space: &str| texts::words(&facts::elsewhere(view).rest, part).any(|(_, word)| word == space);
     for act in view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "kubernetes") {
         let literal = |value: &Option<Value>| value.as_ref().and_then(Value::literal).map(str::to_owned);
         let (Some(name), Some(space)) = (literal(&act.thing.name), literal(&act.thing.space)) else { continue };
         if matches!(act.verb, Verb::Reads | Verb::Awaits)
             && name.len() > 2
             && texts::has_word(said, &name)
-            && !said.contains(&space)
+            && !texts::words(said, part).any(|(_, word)| word == space)
+            && (!said.contains(&space) || in_setup(&space))
             && space != told
         {
             out.push(disagrees(act.span, &space, told, prompt));

@@ -1,9 +1,10 @@
 //! What setup creates and cleanup does not delete (author mistake 3).
 
-use super::TaskView;
+use super::{TaskView, owner};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Thing, value::Value},
+    effects::{Thing, curl, shell::Run, value::Value},
+    hir::PhaseKind,
     rule,
 };
 
@@ -13,6 +14,7 @@ rule! {
 
 /// Requires that the names of what setup creates and all effects of cleanup are known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    only_read(view, out);
     let mut told: Vec<String> = Vec::new();
     for act in view.effects.left_behind(view.task, view.tools).unwrap_or_default() {
         let thing = &act.thing;
@@ -28,6 +30,34 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         out.push(finding);
         told.push(shown);
+    }
+}
+
+/// Setup sends `POST …/tickets`, and all that cleanup sends is `GET …/tickets/7`: `-X DELETE` is missing.
+fn only_read(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let requests = |phase| {
+        let runs = owner::runs(view, phase).filter(|run| run.statement.name() == "curl");
+        runs.filter_map(|run| Some((run, curl::sent(&run.words)?))).collect::<Vec<_>>()
+    };
+    let cleanup = requests(PhaseKind::Cleanup);
+    if cleanup.is_empty() || cleanup.iter().any(|(_, sent)| sent.method != "GET") {
+        return;
+    }
+    let made = requests(PhaseKind::Setup).into_iter().filter(|(_, sent)| sent.method == "POST");
+    for (post, made) in made {
+        let url = made.url.shown();
+        let below = |sent: &curl::Sent| sent.url.shown().strip_prefix(&url).is_some_and(|rest| rest.starts_with('/'));
+        // Its output may be the list of what another program deletes.
+        let is_last =
+            |run: &Run<'_>| run.content.program.commands().iter().all(|c| !matches!(c.name(), "xargs" | "jq"));
+        if let Some((read, _)) = cleanup.iter().find(|(run, sent)| below(sent) && is_last(run)) {
+            out.push(
+                Diagnostic::new(&RESOURCE_NOT_RELEASED, owner::place(read), "this only reads what setup created")
+                    .label(owner::place(post), "created here")
+                    .help("delete it: `-X DELETE`"),
+            );
+            return;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{TaskView, repeated_check::REPEATED_CHECK, texts};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::program::{Kind, Statement},
     diagnostic::{Diagnostic, Diagnostics},
     effects::{Act, Verb, asked::Question, script::Content, value::Value},
@@ -11,6 +12,7 @@ use crate::{
 /// `status=$(kubectl get vm db …)`, and `legacy-web is $status` as its failure: the command was copied and not changed. Requires that the
 /// message names no resource that the check reads, and that nothing in verify reads the one that it names.
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    labels(view, out);
     let name_of = |act: &Act| act.thing.name.as_ref().and_then(Value::literal).map(str::to_owned);
     for question in view.asked() {
         let Some(act) = question.runs.first().and_then(|run| view.effects.read_by(run)) else { continue };
@@ -41,6 +43,36 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     }
 }
+
+/// `check "lets in only app=api" '….app == "db"'`: the message has another value of the field.
+fn labels(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        for call in content.program.commands().into_iter().filter(|call| call.words().len() == 3) {
+            let [_, message, filter] = call.words() else { continue };
+            let is_message = message.literal && message.text.contains(' ') && !message.text.contains("==");
+            let mut pairs = PAIR.captures_iter(&message.text).filter(|_| is_message && filter.literal);
+            let (Some(pair), None) = (pairs.next(), pairs.next()) else { continue };
+            let (key, value) = (&pair[1], &pair[2]);
+            let mut compared = COMPARED.captures_iter(&filter.text).filter(|found| &found[1] == key).peekable();
+            let other = compared.peek().map(|found| found[2].to_owned());
+            if let Some(other) = other.filter(|_| compared.all(|found| &found[2] != value)) {
+                let text = format!("the message of this check says `{key}={value}`, but it compares with `{other}`");
+                out.push(
+                    Diagnostic::new(&REPEATED_CHECK, content.span(filter.range.clone()), text)
+                        .label(content.span(message.range.clone()), "the message")
+                        .help("correct one of them"),
+                );
+            }
+        }
+    }
+}
+
+/// `app=api` in a message.
+static PAIR: Ascii = ascii(r"\b([A-Za-z][\w-]*)=([A-Za-z][\w.-]*)");
+
+/// `.app == "api"` in a filter of jq.
+static COMPARED: Ascii = ascii(r#"\.([A-Za-z]\w*)\s*==\s*"([^"]+)""#);
 
 /// What is printed if the condition is not met: in the branch of an `if` that fails, or after `||`.
 fn failure(question: &Question<'_>) -> Option<String> {

@@ -7,8 +7,9 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::{ast::Word, program::Kind},
     diagnostic::{Diagnostic, Diagnostics},
-    effects::script::Content,
+    effects::{script::Content, value::Value},
     hir::PhaseKind,
+    source::Span,
 };
 
 /// `local name="$1"`, `timeout=${3:-30s}`.
@@ -17,6 +18,7 @@ static PARAMETER: Ascii = ascii(r#"(?:^|[\s;{])([A-Za-z_]\w*)="?\$\{?([1-9])(?:\
 /// `check_pod "$NAMESPACE" "$POD_NAME"`, where the function is `check_pod() { local pod_name=$1 namespace=$2; … }`. Requires that the
 /// names of two arguments are those of each other's parameters.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    operands(view, out);
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         let own: &Content = &script.view.content;
         let mut functions: FxHashMap<&str, Vec<(usize, &str)>> = FxHashMap::default();
@@ -61,6 +63,27 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             }
         });
+    }
+}
+
+/// `grep -q /tmp/app.ini 'level = warning'`: the file comes last.
+fn operands(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut told: Vec<Span> = Vec::new();
+    for run in super::owner::runs(view, PhaseKind::Verify).filter(|run| run.statement.name() == "grep") {
+        let place = super::owner::place(run);
+        let is_option = |word: &&Value| word.literal().is_some_and(|word| word.starts_with('-'));
+        let has_pattern = run.words.iter().any(|word| matches!(word.literal(), Some("-e" | "-f")));
+        let operands: Vec<&Value> = run.words[1..].iter().filter(|word| !is_option(word)).collect();
+        let [pattern, file] = operands[..] else { continue };
+        let (Some(path), Some(text)) = (pattern.literal(), file.literal()) else { continue };
+        let is_path = path.starts_with('/') && path.matches('/').count() > 1 && !path.contains([' ', '*', '^', '$']);
+        let is_text = text.contains(' ') && !text.contains('/');
+        if is_path && is_text && !has_pattern && run.input.is_none() && !told.contains(&place) {
+            told.push(place);
+            let message = format!("`grep` searches the file `{text}` for `{path}`: the operands are swapped");
+            let finding = Diagnostic::new(&UNKNOWN_RESOURCE, place, message);
+            out.push(finding.help("write the pattern first, then the file"));
+        }
     }
 }
 

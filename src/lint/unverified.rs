@@ -50,6 +50,8 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         let texts = tests.keys().filter_map(|path| view.files.read(path).ok());
         texts.for_each(|text| known.push_str(&String::from_utf8_lossy(&text)));
     }
+    // What setup has under another name says nothing about a sentence.
+    let verified = known.get(..facts::elsewhere(view).verify.len()).unwrap_or_default().to_lowercase();
     // Assertions may require the value as an argument.
     if let Some(eval) = view.eval.filter(|_| view.asserted) {
         known.push_str(view.sources.get(eval.unit.file).text());
@@ -62,7 +64,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     for (value, is_sentence) in told {
         let lower = value.to_lowercase();
         let stands = known.contains(&lower)
-            || is_sentence && long_words(&lower).any(|word| known.contains(word))
+            || is_sentence && long_words(&lower).any(|word| verified.contains(word))
             || lower.len() > 3 && lower.starts_with(char::is_alphabetic) && bare_known.contains(&bare(&lower))
             || cents(&lower).is_some_and(|cents| texts::has_word(&known, &cents))
             || Quantity::of_value(&lower).is_some_and(|quantity| amounts.iter().any(|(_, other)| other.is(&quantity)));

@@ -550,4 +550,5 @@ static FORBIDS: Ascii = ascii(
 static STOPS: Ascii =
     ascii(r"(?i)\b(?:stop|halt|pause|suspend|unready|shut|cordon|drain|to 0|to zero|isolate|disable)");
 
-static SCALES: Ascii = ascii(r"(?i)\bscal(?:e|es|ed|ing)\b[^.\n]*\b(?:down|back|in)\b|\breplac(?:e|ing)\b");
+static SCALES: Ascii =
+    ascii(r"(?i)\bscal(?:e|es|ed|ing)\b[^.\n]*\b(?:down|back|in|to (?:0|1|2|zero|one|two))\b|\breplac(?:e|ing)\b");
