@@ -96,7 +96,7 @@ impl Statement {
     pub fn name(&self) -> &str {
         // Every rule calls this for every command. Names are short.
         let text = self.words().first().map_or("", |w| w.text.as_str());
-        &text[memchr::memrchr(b'/', text.as_bytes()).map_or(0, |at| at + 1)..]
+        &text[text.bytes().rposition(|byte| byte == b'/').map_or(0, |at| at + 1)..]
     }
 
     /// Like [`Self::name`], but with one common name for programs with the same command line: `kubectl` for `oc`

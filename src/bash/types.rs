@@ -1,4 +1,6 @@
-//! Types of Kubernetes' resources: a table, of which only the lines that are asked for are read.
+//! Types of Kubernetes' resources, from a table.
+
+use std::sync::LazyLock;
 
 /// `NAME: REST` in every line, sorted by name.
 const TABLE: &str = include_str!("tools/kubernetes.types");
@@ -24,22 +26,23 @@ pub enum Shape {
     Unknown,
 }
 
+/// The lines of the table, each as the name and the rest.
+static LINES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let mut lines = Vec::with_capacity(512);
+    let mut begin = 0;
+    for end in memchr::memchr_iter(b'\n', TABLE.as_bytes()) {
+        // Names are short, lines are not.
+        let name = TABLE.as_bytes()[begin..end].iter().position(|byte| *byte == b':').map_or(end, |at| begin + at);
+        lines.push((&TABLE[begin..name], TABLE.get(name + 2..end).unwrap_or_default()));
+        begin = end + 1;
+    }
+    lines
+});
+
 /// The rest of the line that begins with a name.
 fn line(name: &str) -> Option<&'static str> {
-    let (mut low, mut high) = (0, TABLE.len());
-    while low < high {
-        // The line that contains the middle.
-        let middle = low.midpoint(high);
-        let begin = memchr::memrchr(b'\n', &TABLE.as_bytes()[..middle]).map_or(0, |at| at + 1);
-        let end = memchr::memchr(b'\n', &TABLE.as_bytes()[begin..]).map_or(TABLE.len(), |at| begin + at);
-        let (found, rest) = TABLE.get(begin..end)?.split_once(": ").unwrap_or((&TABLE[begin..end], ""));
-        match found.cmp(name) {
-            std::cmp::Ordering::Equal => return Some(rest),
-            std::cmp::Ordering::Less => low = end + 1,
-            std::cmp::Ordering::Greater => high = begin,
-        }
-    }
-    None
+    let at = LINES.binary_search_by(|(known, _)| (*known).cmp(name)).ok()?;
+    LINES.get(at).map(|(_, rest)| *rest)
 }
 
 /// The type of a kind of resources, by its name in the table of kubectl.

@@ -887,7 +887,10 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
 
     /// Arithmetic reads variables as well: `exit $((errors > 0))`.
     fn calculated(&mut self, content: &'s Content, word: &ast::Word) {
-        let Some((_, text)) = word.source.split_once("$((").filter(|_| !self.changed.is_empty()) else { return };
+        if self.changed.is_empty() {
+            return;
+        }
+        let Some((_, text)) = word.source.split_once("$((") else { return };
         let text = text.split("))").next().unwrap_or_default();
         for name in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
             if let Some(set) = self.changed.remove(name) {

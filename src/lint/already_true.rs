@@ -54,6 +54,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     holds(view, &said, out);
     branches(view, out);
     denials(view, &said, out);
+    never_there(view, out);
     uninstalled(view, &said, out);
     as_it_is(view, &said, out);
     let mut told: Vec<String> = Vec::new();
@@ -237,6 +238,14 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told: Vec<String> = Vec::new();
     for question in asked {
         let (value, key) = (question.text(), question.key.to_lowercase());
+        // `Deactivate the hook`, where verify expects `active: true`.
+        let opposite = match value.as_str() {
+            "true" => "false",
+            "false" => "true",
+            _ => "",
+        };
+        let is_reversed = fields::verbs(opposite, &question.key).iter().any(|verb| is_ordered(said, verb))
+            && !fields::verbs(&value, &question.key).iter().any(|verb| is_ordered(said, verb));
         if key.len() < 4 || value.len() < 2 || texts::has_word(said, &value) || told.contains(&value) {
             continue;
         }
@@ -259,7 +268,7 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let text = other.text();
             alike(&other.key, &question.key) && text != value && texts::has_word(said, &text)
         });
-        if changes && !is_changed && same.all(|fact| fact.text() == value) {
+        if (changes || is_reversed) && !is_changed && same.all(|fact| fact.text() == value) {
             told.push(value.clone());
             out.push(
                 Diagnostic::new(
@@ -833,9 +842,6 @@ fn branches(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = step.arg("content").and_then(|content| content.as_literal());
         written.extend(path(step).zip(content).map(|(path, content)| (path, content.to_owned(), step.key)));
     });
-    if written.is_empty() {
-        return;
-    }
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
             if !matches!(step.op.kind, OperationKind::Builtin("anyOf")) {
@@ -843,6 +849,15 @@ fn branches(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             for branch in step.blocks.iter().filter(|block| block.role == BlockRole::Branch) {
                 let [only] = branch.steps.as_slice() else { continue };
+                if let Some(made) = is_given(view, only) {
+                    let message = "this branch of `anyOf` succeeds before the agent runs";
+                    let finding =
+                        Diagnostic::new(&ALREADY_TRUE, only.key, message).label(made, "setup creates it here");
+                    out.push(
+                        finding.help("look for what the agent changes: with this branch, the others decide nothing"),
+                    );
+                    continue;
+                }
                 let name = path(only).filter(|_| is_file(only));
                 let mut same = written.iter().filter(|(known, ..)| name.as_ref() == Some(known));
                 let (Some((_, content, made)), None) = (same.next(), same.next()) else { continue };
@@ -858,6 +873,70 @@ fn branches(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     });
+}
+
+/// Where setup gives a field the value that a `field-equals` expects, if it gives it no other and creates the resource.
+fn is_given(view: &TaskView<'_>, step: &Step<Def>) -> Option<Span> {
+    let is_check = matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "field-equals");
+    let value = step.arg("value").filter(|_| is_check)?;
+    let asked = facts::asked(view).iter().find(|fact| fact.span == value.span)?;
+    let act = view.effects.in_phase(PhaseKind::Verify).find(|act| act.step == step.key)?;
+    let mut made = view.effects.in_phase(PhaseKind::Setup);
+    made.find(|made| made.verb == Verb::Creates && !made.maybe && made.thing.is(&act.thing))?;
+    let mut same = facts::given(view).iter().filter(|fact| fact.key == asked.key).peekable();
+    let first = same.peek()?.span;
+    same.all(|fact| fact.text() == asked.text()).then_some(first)
+}
+
+/// `kubectl wait pod/import-3 --for=delete`, where setup only creates other pods.
+fn never_there(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    if !model.sees(PhaseKind::Setup) {
+        return;
+    }
+    let mut told: Vec<Span> = Vec::new();
+    for run in owner::runs(view, PhaseKind::Verify).filter(|run| run.statement.tool() == "kubectl") {
+        let has = |text: &str| run.words.iter().any(|word| word.literal() == Some(text));
+        let place = owner::place(run);
+        let is_known = out.iter().any(|known| known.span == place);
+        if run.lenient || !has("wait") || !has("--for=delete") || told.contains(&place) || is_known {
+            continue;
+        }
+        let awaited: Vec<&Act> = model
+            .in_phase(PhaseKind::Verify)
+            .filter(|act| act.span.file == place.file && act.span.start == place.start && act.thing.name.is_some())
+            .collect();
+        let made = |thing: &Thing| {
+            let of_kind = |act: &&Act| act.verb == Verb::Creates && act.thing.kind == thing.kind;
+            let known: Vec<&Act> = model.in_phase(PhaseKind::Setup).filter(of_kind).collect();
+            let may_be = |act: &&Act| act.thing.name.as_ref().zip(thing.name.as_ref()).is_none_or(|(a, b)| a.may_be(b));
+            (!known.is_empty() && !known.iter().any(|act| may_be(act))).then(|| known.first().map(|act| act.span))
+        };
+        // A workload makes pods with its name and a suffix.
+        let name = |thing: &Thing| thing.name.as_ref().and_then(Value::literal).unwrap_or_default().to_owned();
+        let derived = |thing: &Thing| {
+            let own = name(thing);
+            let makers = model.acts.iter().filter(|act| act.verb == Verb::Creates && act.thing.kind != thing.kind);
+            own.is_empty()
+                || makers
+                    .filter_map(|act| act.thing.name.as_ref())
+                    .any(|maker| maker.literal().is_none_or(|maker| own.starts_with(maker)))
+        };
+        // `unknown-resource` reports a single one.
+        let several = awaited.len() > 1;
+        let missing = awaited.iter().filter(|_| several).find(|act| !derived(&act.thing) && made(&act.thing).is_some());
+        if let Some(act) = missing {
+            told.push(place);
+            let message =
+                format!("the {} is already absent before the agent runs: nothing creates it", act.thing.shown());
+            let finding = Diagnostic::new(&ALREADY_TRUE, place, message);
+            let finding = match made(&act.thing).flatten() {
+                Some(other) => finding.label(other, "setup creates others"),
+                None => finding,
+            };
+            out.push(finding.help("wait for what setup creates and the prompt asks to delete"));
+        }
+    }
 }
 
 /// A verify that only asks what an account must not be allowed, where the prompt asks to allow it something.

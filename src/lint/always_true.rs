@@ -90,6 +90,22 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
+    for question in view.asked() {
+        let (Some(run), Demand::Matches { pattern, options }) = (question.runs.first(), &question.demand) else {
+            continue;
+        };
+        let has = |text: &str| run.words.iter().any(|word| word.literal() == Some(text));
+        let word = if options.contains('i') { pattern.to_uppercase() } else { pattern.clone() };
+        let is_header =
+            matches!(word.trim_end_matches(':'), "STATUS" | "NAME" | "NAMESPACE" | "REVISION" | "LAST DEPLOYED");
+        if run.statement.tool() == "helm" && has("status") && !has("-o") && is_header && !options.contains(['v', 'x']) {
+            found.push((
+                question.span,
+                format!("`helm status` prints a line with `{word}` whatever the state of the release"),
+                "look for the state itself: `STATUS: deployed`",
+            ));
+        }
+    }
     for run in super::owner::runs(view, PhaseKind::Verify).filter(|run| matches!(run.statement.name(), "cmp" | "diff"))
     {
         let is_option = |word: &&Value| word.literal().is_some_and(|word| word.starts_with('-'));

@@ -57,6 +57,10 @@ pub fn impossible(view: &TaskView<'_>, out: &mut Diagnostics) {
         phases(followed, &mut found);
         published(view, followed, &mut found);
     }
+    never_empty(view, &mut found);
+    for wanted in &wanted {
+        found.extend(boolean(wanted));
+    }
     schedules(view, &wanted, &mut found);
     omitted(view, &mut found);
     let mut told: Vec<Span> = out.iter().map(|known| known.span).collect();
@@ -352,6 +356,42 @@ fn of_secret(wanted: &Wanted<'_>) -> Option<Fault> {
         let message = format!("the data of a secret is encoded in base64, never `{}`", wanted.text);
         (wanted.span, message, "decode it first: `… | base64 -d`".to_owned())
     })
+}
+
+/// `True` for a Boolean field, which jsonpath and jq print as `true`. Only the status of a condition is such a text.
+fn boolean(wanted: &Wanted<'_>) -> Option<Fault> {
+    let (path, _) = path(&wanted.runs)?;
+    let first = wanted.runs.first().filter(|run| run.statement.tool() == "kubectl")?;
+    let key = path.rsplit('.').next()?;
+    let is_boolean =
+        fields::is_boolean("kubectl", key) || matches!(key, "ready" | "readyToUse" | "enabled" | "created");
+    let is_text = matches!(wanted.text.as_str(), "True" | "False") && !path.starts_with("data.");
+    let gets = first.words.iter().any(|word| word.literal() == Some("get"));
+    (is_boolean && is_text && gets).then(|| {
+        let lower = wanted.text.to_lowercase();
+        (wanted.span, format!("`{key}` is a Boolean, which is printed as `{lower}`"), format!("compare with `{lower}`"))
+    })
+}
+
+/// A field that every resource of a kind has must be empty: the cluster IP of a headless service is `None`.
+fn never_empty(view: &TaskView<'_>, found: &mut Vec<Fault>) {
+    for question in view.asked() {
+        let (asked::Form::Field(path), Demand::There, [run]) =
+            (&question.form, &question.demand, question.runs.as_slice())
+        else {
+            continue;
+        };
+        let Some(act) = view.effects.read_by(run).filter(|_| question.is_wanted() == Some(false)) else { continue };
+        let always = tools::tool("kubectl").and_then(|tool| tool.always.get(&act.thing.kind)).into_iter().flatten();
+        if run.statement.tool() == "kubectl" && always.clone().any(|known| known == path) {
+            let help = match path.as_str() {
+                "spec.clusterIP" => "a headless service has `None` there",
+                _ => "compare with the value that it should have",
+            };
+            let message = format!("every {} has `{path}`, so it is never empty", act.thing.kind);
+            found.push((question.span, message, help.to_owned()));
+        }
+    }
 }
 
 /// The kind that `kubectl get` reads.

@@ -131,13 +131,13 @@ fn absent(view: &TaskView<'_>, out: &mut Diagnostics) {
             .filter(|act| act.thing.system == "kubernetes" && act.thing.name.as_ref().is_some_and(Value::is_known))
     };
     for (gone, _) in steps.iter().filter(|(_, operation)| *operation == "resource-absent") {
-        let Some(thing) = acts(gone).next().map(|act| &act.thing) else { continue };
         let there = ["field-equals", "resource-exists", "resource-matches"];
-        let same = steps
-            .iter()
-            .filter(|(_, operation)| there.contains(operation))
-            .find(|(step, _)| acts(step).any(|act| act.thing.is(thing) && act.thing.space == thing.space));
-        if let Some((there, _)) = same {
+        let conflict = acts(gone).map(|act| &act.thing).find_map(|thing| {
+            let mut others = steps.iter().filter(|(_, operation)| there.contains(operation));
+            let is_it = |act: &crate::effects::Act| act.thing.is(thing) && act.thing.space == thing.space;
+            others.find(|(step, _)| acts(step).any(is_it)).map(|(step, _)| (thing, *step))
+        });
+        if let Some((thing, there)) = conflict {
             let message =
                 format!("the {} must be absent here, but another check requires that it exists", thing.shown());
             out.push(

@@ -391,9 +391,8 @@ impl<'p> Search<'p> {
             {
                 self.push(statement, Fault::Always);
             }
-            Kind::Command(_) | Kind::Test
-                if contradiction::counter(self.content.text.get(statement.range.clone()).unwrap_or_default())
-                    .is_some() => {}
+            // `((errors++))`
+            Kind::Test if self.counts(statement) => {}
             Kind::Command(_) | Kind::Test
                 if self.checks(statement, tested)
                     || self.is_function(statement)
@@ -494,6 +493,12 @@ impl<'p> Search<'p> {
     fn ends_in_check(&self, statement: &Statement) -> bool {
         let last = self.functions.get(statement.name()).and_then(|body| last(body));
         last.is_some_and(|last| is_check(last, false))
+    }
+
+    /// Whether a statement only increments a variable.
+    fn counts(&self, statement: &Statement) -> bool {
+        let text = self.content.text.get(statement.range.clone()).unwrap_or_default();
+        text.starts_with("((") && contradiction::counter(text).is_some()
     }
 
     /// Whether a statement calls a function that fails without ending the script: with `return 1`, or with `exit 1` in a subshell.

@@ -515,7 +515,10 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 continue;
             }
             let shown = format!("{} `{}`", act.thing.kind, name.shown());
-            if told.contains(&shown) {
+            // `already-true`: the resource must be absent.
+            let is_here = |span: Span| (span.file, span.start) == (act.span.file, act.span.start);
+            if told.contains(&shown) || out.iter().any(|known| known.rule.name == "already-true" && is_here(known.span))
+            {
                 continue;
             }
             let mut finding = Diagnostic::new(

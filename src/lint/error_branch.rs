@@ -23,8 +23,14 @@ rule! {
 
 /// In verify, `if …; then echo "FAIL: …"; fi` (author mistake 8).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let verify: Vec<&Content> =
+        view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify).map(|script| &*script.content).collect();
     for content in helpers(view) {
         told_in_function(content, out);
+        succeeds_after(content, &verify, out);
+    }
+    for content in &verify {
+        succeeds_after(content, &[content], out);
     }
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify) {
         let program = &script.content.program;
@@ -107,8 +113,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// `if [ ! -s /tmp/report.csv ]; then echo "no report"; exit 0; fi`, where the prompt asks for this file.
 fn passes_without(view: &TaskView<'_>, script: &ScriptView<'_>) -> Option<Diagnostic> {
     let prompt = view.task.prompt.as_ref()?;
-    let said = view.effects.prompt.shown();
     let content = &script.content;
+    content.text.contains("exit 0").then_some(())?;
+    let said = view.effects.prompt.shown();
     let tests = &view.followed(script)?.trace.tests;
     let mut found = None;
     content.program.walk(&mut |s| {
@@ -177,6 +184,56 @@ fn told_in_function(content: &Content, out: &mut Diagnostics) {
                     "this reports an error, but the function succeeds",
                 )
                 .help("add `exit 1` after it, or `return 1` if the callers check the status"),
+            );
+        }
+    });
+}
+
+/// `fail() { echo "FAIL: $*"; return; }`, if verify relies on it: `[ … ] || fail "…"`.
+fn succeeds_after(content: &Content, callers: &[&Content], out: &mut Diagnostics) {
+    content.program.walk(&mut |s| {
+        let Kind::Function { name, body } = &s.kind else { return };
+        let body = match body.as_slice() {
+            [Statement { kind: Kind::Group(list), .. }] => list.as_slice(),
+            body => body,
+        };
+        let ends = |s: &Statement| s.name() == "return" && s.words().get(1).is_none_or(|word| word.text == "0");
+        // `if [[ $1 != $2 ]]; then echo "FAIL: …"; return; fi`
+        for s in body {
+            let Kind::If { branches, .. } = &s.kind else { continue };
+            for branch in branches.iter().filter(|b| b.condition.iter().all(|c| denies(&content.text, c))) {
+                let [told @ .., last] = branch.body.as_slice() else { continue };
+                let lacks = told.iter().all(says) && told.iter().any(|s| says_failure(s) || compares(s));
+                if ends(last) && lacks {
+                    out.push(
+                        Diagnostic::new(
+                            &ERROR_BRANCH_CONTINUES,
+                            content.span(last.range.clone()),
+                            format!("`{name}` reports an error and succeeds, so the script continues"),
+                        )
+                        .help("write `exit 1`"),
+                    );
+                }
+            }
+        }
+        let [told @ .., last] = body else { return };
+        if told.is_empty() || !ends(last) || !told.iter().all(says) || !told.iter().any(says_failure) {
+            return;
+        }
+        let mut called = false;
+        for caller in callers {
+            caller.program.walk(&mut |s| {
+                called |= matches!(&s.kind, Kind::Or(pair) if pair[1].name() == name.as_str());
+            });
+        }
+        if called {
+            out.push(
+                Diagnostic::new(
+                    &ERROR_BRANCH_CONTINUES,
+                    content.span(last.range.clone()),
+                    format!("`{name}` reports an error and succeeds, so the script continues"),
+                )
+                .help("write `exit 1`"),
             );
         }
     });

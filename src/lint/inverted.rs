@@ -179,8 +179,37 @@ static MANY: Ascii = ascii(
 const LOOKS: [&str; 4] = ["read", "reading", "view", "viewing"];
 static CAN: Ascii = ascii(r"\bauth can-i\s+([a-z]+)\s+([a-z]+)");
 
+/// `kubectl auth can-i delete` must succeed, and the prompt says that the account must not be able to delete.
+fn forbidden(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !FORBIDDEN.is_match(said) {
+        return;
+    }
+    for run in super::owner::runs(view, PhaseKind::Verify).filter(|run| run.statement.tool() == "kubectl") {
+        let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+        let Some(at) = words.iter().position(|word| *word == "can-i") else { continue };
+        let verb = words.get(at + 1).copied().filter(|verb| VERBS.contains(verb)).unwrap_or_default();
+        let places: Vec<usize> = said.match_indices(verb).map(|(at, _)| at).collect();
+        let is_forbidden =
+            |at: &usize| FORBIDDEN.find_iter(&said[..*at + verb.len()]).any(|m| m.end() == *at + verb.len());
+        let (succeeded, failed) = crate::bash::flow::outcomes(&run.content.program, &run.statement.range);
+        if !verb.is_empty() && places.len() == 1 && places.iter().all(is_forbidden) && succeeded.zero && !failed.zero {
+            let message = format!("verify expects that `{verb}` is allowed, but the prompt forbids it");
+            out.push(
+                Diagnostic::new(&PROMPT_DISAGREES, super::owner::place(run), message)
+                    .help("fail if the command succeeds: `if kubectl auth can-i …; then exit 1; fi`"),
+            );
+        }
+    }
+}
+
+/// What an account must not do.
+static FORBIDDEN: Ascii = ascii(
+    r"(?i)\b(?:must not|may not|should not|cannot|must never|not) (?:be (?:able|allowed) to )?(?:get|list|watch|create|update|patch|delete)\b",
+);
+
 /// `kubectl auth can-i delete …` must print `yes`, and the prompt lists other verbs.
 fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    forbidden(view, said, out);
     let is_named = |verb: &str| texts::has_word(said, verb);
     if VERBS.iter().filter(|verb| is_named(verb)).count() < 2 {
         return;

@@ -51,7 +51,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let Some(path) = path.zip(followed.view.dir.as_ref()).map(|(path, dir)| resolve(dir, path)) else {
                 continue;
             };
-            of_file(&path, view, tool, &mut workloads, &mut read, |fault| !fault.ignored || !is_unvalidated(run), out);
+            let given = space_of(run);
+            for path in sent_files(&path, view) {
+                let matters = |fault: &Fault| !fault.ignored || !is_unvalidated(run);
+                of_file(&path, view, tool, &mut workloads, &mut read, matters, out);
+                elsewhere(&path, given, view, out);
+            }
         }
     }
     view.task.walk(&mut |_, step| {
@@ -120,6 +125,32 @@ fn of_file(
             let place = Span::new(file, fault.place.clone());
             fault.at(place)
         }));
+    }
+}
+
+/// The namespace in the words of a command.
+fn space_of<'r>(run: &'r Run<'_>) -> Option<&'r str> {
+    let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+    asked::value_of(&words, "-n", "--namespace").filter(|space| !space.is_empty())
+}
+
+/// `kubectl apply -n web-tier -f web.yaml`, where the manifest is in another namespace: kubectl refuses it.
+fn elsewhere(path: &Path, given: Option<&str>, view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(given) = given else { return };
+    let Some(text) = view.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else { return };
+    for range in documents(&text) {
+        let file = view.unit.file;
+        let Ok(tree) = yaml::parse(file, &text[range.clone()], &mut Diagnostics::default()) else { continue };
+        let node = tree.root().get("metadata").and_then(|metadata| metadata.get("namespace"));
+        let Some((node, own)) = node.and_then(|node| Some((node, node.as_str()?))) else { continue };
+        if own != given && !own.contains(['$', '{']) {
+            let place = node.span().range();
+            let span =
+                Span::new(view.sources.add(path, text.as_str()), place.start + range.start..place.end + range.start);
+            let message =
+                format!("kubectl refuses this manifest: its namespace is `{own}`, and the command says `{given}`");
+            out.push(Diagnostic::new(&INVALID_MANIFEST, span, message).help("remove one of the two"));
+        }
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     numbered(view, out);
     unused(view, out);
     versions(view, out);
+    data_keys(view, out);
     let suspects = suspects(view);
     let judges = view.task.verify.steps.iter().any(|step| step.op.signature.judges);
     if suspects.is_empty() && facts::asked(view).is_empty() && !judges {
@@ -151,6 +152,9 @@ static PATH: Ascii = ascii(r"(?:/[A-Za-z0-9_-]+){2,}(?:\.[a-z]+)?");
 
 /// Verify looks for `2.4.1`, and the only version that the rest of the task has is `2.4.0`.
 fn versions(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if !VERSION.is_match(&facts::elsewhere(view).verify) {
+        return;
+    }
     let is_version = |text: &str| VERSION.find_iter(text).next().is_some_and(|m| m.as_str() == text);
     let mut asked = super::prompt_disagrees::expected(view);
     asked.retain(|(_, text)| is_version(text));
@@ -176,6 +180,25 @@ fn versions(view: &TaskView<'_>, out: &mut Diagnostics) {
                 )
                 .here(format!("did you mean `{made}`?"))
                 .help("use the same version everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
+            );
+        }
+    }
+}
+
+/// `{.data.message}`, where the config map of setup has the key `message.txt`.
+fn data_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let data = |fact: &&facts::Fact| matches!(fact.parent.as_deref(), Some("data" | "stringData"));
+    for asked in facts::asked(view).iter().filter(data) {
+        let mut given = facts::given(view).iter().filter(data).map(|fact| fact.key.as_str());
+        let behind = |long: &str| long.strip_prefix(asked.key.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        let is_known = facts::given(view).iter().any(|fact| fact.key == asked.key);
+        let Some(long) = given.find(|known| behind(known)).filter(|_| !is_known) else { continue };
+        let written = long.replace('.', "\\.");
+        if !facts::elsewhere(view).verify.contains(&written) {
+            out.push(
+                Diagnostic::new(&ODD_WORD, asked.span, format!("setup creates the key `{long}`, not `{}`", asked.key))
+                    .here(format!("did you mean `{{.data.{written}}}`?"))
+                    .help("in a path, a dot that is part of a key needs a backslash"),
             );
         }
     }

@@ -39,6 +39,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     ports(view, said, prompt, out);
     crossed(view, said, prompt, out);
     bounds(view, said, prompt, out);
+    metadata(view, said, prompt, out);
     prefixes(view, said, prompt, out);
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, said, &known, prompt, out);
@@ -618,6 +619,9 @@ fn ports(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
 /// `close it with the resolution "fixed"`, but verify requires `status` fixed and `resolution` closed.
 fn crossed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let facts = facts::asked(view);
+    if !(2..=64).contains(&facts.len()) {
+        return;
+    }
     let lower = said.to_ascii_lowercase();
     let named = |fact: &facts::Fact| {
         let words = crate::effects::words(&fact.key);
@@ -635,9 +639,6 @@ fn crossed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             ends && is_key && !before.ends_with(longer)
         })
     };
-    if facts.len() > 64 {
-        return;
-    }
     for a in facts.iter().filter(|fact| fact.exact) {
         let (Some(key), value) = (named(a), a.text()) else { continue };
         let part = |c: char| c.is_ascii_alphanumeric();
@@ -657,6 +658,32 @@ fn crossed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             out.push(disagrees(a.span, &what, &format!("{} {value}", other.key), prompt));
             return;
         }
+    }
+}
+
+/// A prompt that asks to undo a change, and describes it.
+static REVERTS: Ascii =
+    ascii(r"(?i)\b(?:roll\w* (?:it )?back|rollback|undo|revert|mistake|by accident|accidentally)\b");
+
+/// `Annotate the service with owner=sales`, but verify reads its labels, or the other way round.
+fn metadata(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let lower = said.to_lowercase();
+    let (annotates, labels) = (lower.contains("annotat"), lower.contains("label"));
+    if annotates == labels {
+        return;
+    }
+    let (told, other) = if annotates { ("annotations", "labels") } else { ("labels", "annotations") };
+    let verify = &facts::elsewhere(view).verify;
+    // `-l owner=sales` reads labels as well.
+    if verify.contains(told) || labels && verify.contains(" -l ") {
+        return;
+    }
+    let read = facts::asked(view).iter().find(|fact| {
+        fact.parent.as_deref() == Some(other) && texts::has_word(said, &fact.key) && texts::has_word(said, &fact.text())
+    });
+    if let Some(fact) = read {
+        let what = format!("{} of the {other}", fact.key);
+        out.push(disagrees(fact.span, &what, &format!("{} of the {told}", fact.key), prompt));
     }
 }
 
@@ -708,16 +735,22 @@ fn prefixes(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics
 /// `set threads to 8`, but verify checks for `.threads == 16`.
 fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let lower = said.to_ascii_lowercase();
+    // `An upgrade has set the replicas to 0. Undo it.`
+    if REVERTS.is_match(said) {
+        return;
+    }
     for fact in facts::asked(view) {
         let value = fact.text();
-        if value.parse::<f64>().is_err() || fact.key.len() < 3 || texts::has_word(said, &value) {
+        // `.port.number`
+        let key = fact.parent.as_deref().filter(|_| fact.key == "number").unwrap_or(&fact.key);
+        if value.parse::<f64>().is_err() || key.len() < 3 || texts::has_word(said, &value) {
             continue;
         }
         // `container port 8080`, for the field `containerPort`.
-        let words = crate::effects::words(&fact.key);
-        let phrase = if words.len() > 1 { words.join(" ") } else { fact.key.clone() };
+        let words = crate::effects::words(key);
+        let phrase = if words.len() > 1 { words.join(" ") } else { key.to_owned() };
         let spoken = lower.match_indices(&phrase).filter(|_| words.len() > 1);
-        let behind = said.match_indices(fact.key.as_str()).chain(spoken).map(|(at, name)| &said[at + name.len()..]);
+        let behind = said.match_indices(key).chain(spoken).map(|(at, name)| &said[at + name.len()..]);
         let given: BTreeSet<&str> = behind
             .filter_map(|rest| NUMBER.captures(rest))
             .filter_map(|found| found.get(1))
@@ -1070,8 +1103,12 @@ fn nulls(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, o
 
 /// `` the severity `page` ``, but verify checks for `.severity == "critical"`.
 fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
-    let ticks: Vec<usize> = said.match_indices('`').map(|(at, _)| at).collect();
-    if ticks.is_empty() || !ticks.len().is_multiple_of(2) {
+    let quoted: Vec<(usize, &str)> = QUOTED
+        .captures_iter(said)
+        .filter_map(|quoted| quoted.get(1).or_else(|| quoted.get(2)))
+        .map(|m| (m.start() - 1, m.as_str()))
+        .collect();
+    if quoted.is_empty() {
         return;
     }
     let lower = said.to_lowercase();
@@ -1091,15 +1128,13 @@ fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
         }
         let words = crate::effects::words(key);
         let name = words.join(" ");
-        let found = ticks.chunks(2).find_map(|pair| {
-            let &[open, close] = pair else { return None };
+        let found = quoted.iter().find_map(|&(open, other)| {
             let head = lower[..open].split_whitespace().rev().take(4 + words.len()).collect::<Vec<_>>();
             let head: Vec<&str> = head.into_iter().rev().collect();
             let head = head.join(" ");
             let head = [" to", " is", " of", " as", ":", " the"]
                 .iter()
                 .fold(head.as_str(), |head, end| head.strip_suffix(end).unwrap_or(head));
-            let other = &said[open + 1..close];
             let near = head.ends_with(&name) || head.ends_with(&key.to_lowercase());
             (near && !other.contains(' ') && !known.anywhere(other)).then(|| other.to_owned())
         });

@@ -119,11 +119,26 @@ pub fn lists(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && s.decides_by_status()) {
         let content = &script.content;
         let program = &content.program;
-        if !program.sound || LISTINGS.iter().all(|listing| !content.text.contains(listing.program)) {
+        if !program.sound
+            || LISTINGS.iter().all(|listing| !content.text.contains(listing.program))
+                && !content.text.contains(" logs ")
+        {
             continue;
         }
         let Some((last, before)) = program.body.split_last() else { continue };
         let mut found: Vec<(&Statement, &Listing)> = Vec::new();
+        // A step that prints a log succeeds whatever is in it.
+        if let ([only], false) = (program.body.as_slice(), exit_status::is_used(view.task, script))
+            && script.step.expect.is_none()
+            && only.tool() == "kubectl"
+            && tools::operands("kubectl", &only.words()[1..]).next().is_some_and(|verb| verb.text == "logs")
+            && is_shown(content, only)
+        {
+            let span = content.span(only.range.clone());
+            let message = "this prints a log and checks nothing in it";
+            out.push(Diagnostic::new(&STATUS_IGNORED, span, message).help("add `expect: {stdout: {contains: …}}`"));
+            continue;
+        }
         if before.iter().all(prepares)
             && let Some(listing) = listed(last).filter(|_| is_shown(content, last))
         {

@@ -48,6 +48,9 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn labels(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let content = &script.content;
+        if !content.text.contains(" == ") {
+            continue;
+        }
         for call in content.program.commands().into_iter().filter(|call| call.words().len() == 3) {
             let [_, message, filter] = call.words() else { continue };
             let is_message = message.literal && message.text.contains(' ') && !message.text.contains("==");

@@ -273,6 +273,22 @@ const SAME: [(&str, &str); 9] = [
 /// Words that a name may have at its end or not: `REPO`, `REPO_DIR`.
 const KINDS: [&str; 5] = ["_DIR", "_NAME", "_PATH", "_FILE", "_FOLDER"];
 
+/// The parts of a name, each by one of the words for the same thing: `ISTIO_NS`, `ISTIO_NAMESPACE`.
+fn parts(name: &str) -> Vec<&str> {
+    let same = |part| SAME.iter().find(|(_, long)| *long == part).map_or(part, |(short, _)| *short);
+    name.split('_').map(same).collect()
+}
+
+/// Whether a name that is set and never read is another form of this one: `WANTED`, `WANT`.
+fn is_inflected(text: &str, name: &str, known: &str) -> bool {
+    let is_form = |long: &str, short: &str| {
+        short.len() > 3
+            && long.strip_prefix(short).is_some_and(|end| matches!(end, "S" | "D" | "ED" | "s" | "d" | "ed"))
+    };
+    let reads = [format!("${known}"), format!("${{{known}")];
+    (is_form(known, name) || is_form(name, known)) && !reads.iter().any(|read| text.contains(read))
+}
+
 /// The variable that is set under another word for the same thing: `NS` for `NAMESPACE`, `REPO` for `REPO_DIR`. `None` if
 /// the script derives one from the other.
 fn other_word<'k>(text: &str, name: &str, known: &[&'k str]) -> Option<&'k str> {
@@ -281,10 +297,13 @@ fn other_word<'k>(text: &str, name: &str, known: &[&'k str]) -> Option<&'k str> 
         SAME.iter().any(|(a, b)| (name, known) == (*a, *b) || (name, known) == (*b, *a))
             || longer(name, known)
             || longer(known, name)
+            || parts(name) == parts(known)
+            || is_inflected(text, name, known)
     };
     let derived = |set: &str| {
         let assigns = format!("{set}=");
-        let mut lines = text.match_indices(&assigns).map(|(at, _)| text[at..].lines().next().unwrap_or_default());
+        let value = |at: usize| text[at + assigns.len()..].lines().next().unwrap_or_default();
+        let mut lines = text.match_indices(&assigns).map(|(at, _)| value(at));
         lines.any(|line| line.contains(name))
     };
     known.iter().copied().find(|known| is_same(known) && !derived(known))
