@@ -434,7 +434,17 @@ pub fn looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
     let Some((&name, rest)) = words.split_first() else { return false };
     if matches!(name, "awk" | "sed") {
-        return !run.contains(['>', '|']) && !run.contains(" -i");
+        // Of the options, those that change nothing; of the programs, those that call nothing.
+        let plain = |word: &&str| {
+            !word.starts_with('-')
+                || matches!(*word, "-n" | "-E" | "-r" | "-nE" | "-nr" | "-F" | "-v" | "-e")
+                || word.starts_with("-F")
+        };
+        let calls = ["system", "getline", "w /", "w \"", "/w ", "/e"].iter().any(|word| run.contains(word));
+        return !run.contains(['>', '|']) && rest.iter().all(plain) && !calls;
+    }
+    if rest.iter().any(|word| word.starts_with("--output")) {
+        return false;
     }
     let operands: Vec<&str> = operands(name, rest).copied().collect();
     let begins = |operation: &String| {
@@ -541,6 +551,15 @@ fn queries(words: &[&str]) -> bool {
     let is_select = |word: &&str| word.trim_start_matches(['"', '\'']).eq_ignore_ascii_case("select");
     let Some(at) = words.iter().position(is_select).filter(|_| is_client) else { return false };
     let option = words[at - 1];
+    // A second statement, an output file, another command of the client.
+    let others = words.iter().enumerate().filter(|(nth, _)| *nth != at - 1).map(|(_, word)| *word);
+    let quote = words[at].chars().next().filter(|sign| matches!(sign, '"' | '\'')).unwrap_or('"');
+    let quotes: usize = words[at..].iter().map(|word| word.matches(quote).count()).sum();
+    if others.into_iter().any(|word| matches!(word, "-o" | "-f" | "-L" | "-c" | "-e"))
+        || words[0] == "sqlite3" && quotes > 2
+    {
+        return false;
+    }
     let is_statement = option.starts_with('-') && option.ends_with(['c', 'e']) || words[0] == "sqlite3";
     let statement = words[at..].join(" ").to_ascii_lowercase();
     let statement = statement.trim_end_matches(['"', '\'', ';', ' ']);

@@ -163,10 +163,12 @@ pub async fn get(call: &Call, args: Get) -> Result<Done> {
     };
     let mut done = Done::said(format!("read {what}"));
     if let Some(path) = path {
-        let Some(selected) = path.select(&object).or(args.optional.then_some(Value::Null)) else {
+        let selected = path.select(&object);
+        if selected.is_none() && !args.optional {
             return failed(format!("{what}: nothing stands at `{}`", args.jsonpath.unwrap_or_default()));
-        };
-        done = done.with("text", path.text(&selected)).with("value", selected);
+        }
+        let text = selected.as_ref().map(|selected| path.text(selected)).unwrap_or_default();
+        done = done.with("text", text).with("value", selected.unwrap_or_default());
     }
     Ok(done.with("object", object))
 }

@@ -73,12 +73,35 @@ impl Path {
     }
 }
 
-/// A value as kubectl prints it.
+/// A value as kubectl prints it: objects and lists as Go writes them, with sorted keys and escapes for HTML.
 pub fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null => String::new(),
+        value @ (Value::Object(_) | Value::Array(_)) => {
+            let escapes = [
+                ('<', "\\u003c"),
+                ('>', "\\u003e"),
+                ('&', "\\u0026"),
+                ('\u{2028}', "\\u2028"),
+                ('\u{2029}', "\\u2029"),
+            ];
+            let text = sorted(value).to_string();
+            escapes.iter().fold(text, |text, (sign, escape)| text.replace(*sign, escape))
+        }
         value => value.to_string(),
+    }
+}
+
+/// The same value with the keys of all objects in order.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+            fields.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        value => value.clone(),
     }
 }
 
@@ -181,6 +204,21 @@ mod tests {
         assert_eq!(Path::parse("{.status.nothing}").unwrap().select(&pod), None);
         for wrong in ["{.a", "{.a}{.b}", "{range .items[*]}{.a}{end}", "{.a[}"] {
             assert!(Path::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_are_printed_as_by_kubectl() {
+        let object =
+            json!({"spec": {"m": {"url": "a=1&b=<2>", "a": null}, "list": [{"b": 1, "a": "x"}], "none": null}});
+        for (path, text) in [
+            ("{.spec.m}", r#"{"a":null,"url":"a=1\u0026b=\u003c2\u003e"}"#),
+            ("{.spec.list}", r#"[{"a":"x","b":1}]"#),
+            ("{.spec.m.url}", "a=1&b=<2>"),
+            ("{.spec.none}", "null"),
+        ] {
+            let path = Path::parse(path).unwrap();
+            assert_eq!(path.text(&path.select(&object).unwrap()), text);
         }
     }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
-    api::{AttachParams, LogParams},
+    api::{AttachParams, DynamicObject, LogParams},
 };
 use tokio::io::AsyncReadExt;
 
@@ -16,10 +16,10 @@ use crate::kubernetes::operation::{Exec, Logs};
 /// `exec`. An exit status other than 0 is an output, not a failure: the step specifies what it expects.
 pub async fn exec(call: &Call, args: Exec) -> Result<Done> {
     let target = call.cluster.target(call.cluster.kind("v1", "Pod").await?, Some(&args.namespace), &args.pod).await?;
-    target.existing().await?;
+    let pod = target.existing().await?;
     let pods: Api<Pod> = Api::namespaced(call.cluster.client().await?, &args.namespace);
     let mut params = AttachParams::default().stdin(false).stdout(true).stderr(true);
-    params.container = args.container.clone();
+    params.container = args.container.clone().or_else(|| default_container(&pod));
     let broken = |why: String| Error::Broken(format!("{}: the command could not be run: {why}", target.label()));
     let mut process = pods.exec(&args.pod, &args.command, &params).await.map_err(|e| broken(chain(&e)))?;
     let (stdout, stderr, status) = (process.stdout(), process.stderr(), process.take_status());
@@ -53,13 +53,23 @@ pub async fn exec(call: &Call, args: Exec) -> Result<Done> {
         .with("exitCode", code))
 }
 
+/// The container that kubectl takes if none is named: that of the annotation, or the first.
+fn default_container(pod: &DynamicObject) -> Option<String> {
+    let names: Vec<&str> =
+        pod.data.pointer("/spec/containers")?.as_array()?.iter().filter_map(|c| c.get("name")?.as_str()).collect();
+    let annotated =
+        pod.metadata.annotations.as_ref().and_then(|all| all.get("kubectl.kubernetes.io/default-container"));
+    let chosen = annotated.map(String::as_str).filter(|name| names.contains(name)).or(names.first().copied());
+    chosen.map(str::to_owned)
+}
+
 /// `logs`.
 pub async fn logs(call: &Call, args: Logs) -> Result<Done> {
     let target = call.cluster.target(call.cluster.kind("v1", "Pod").await?, Some(&args.namespace), &args.pod).await?;
-    target.existing().await?;
+    let pod = target.existing().await?;
     let pods: Api<Pod> = Api::namespaced(call.cluster.client().await?, &args.namespace);
     let params = LogParams {
-        container: args.container.clone(),
+        container: args.container.clone().or_else(|| default_container(&pod)),
         tail_lines: args.tail,
         previous: args.previous,
         ..LogParams::default()

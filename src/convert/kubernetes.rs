@@ -233,6 +233,8 @@ impl Cx<'_> {
         (demands || !any).then_some(())?;
         body.push(Entry::new("jsonpath", Value::text(escape(&one_path(path)?))));
         if !demands {
+            // For an index that is out of range, kubectl fails; for a field that is missing, it does not.
+            (!has_index(path)).then_some(())?;
             body.push(Entry::new("optional", Value::bool(true)));
         }
         if let Some(id) = step.id.as_ref().filter(|_| read) {
@@ -250,6 +252,12 @@ impl Cx<'_> {
         self.placed(kubectl, &body);
         Some(self.operation(step, "get", body))
     }
+}
+
+/// Whether a path selects an item of a list by its position: `.items[0]`, `.items[-1:]`.
+fn has_index(path: &str) -> bool {
+    path.match_indices('[')
+        .any(|(at, _)| path[at + 1..].starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | ':')))
 }
 
 fn is_kubectl(step: &Step) -> bool {
@@ -511,6 +519,9 @@ fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     if existing {
         add("mustExist", Value::bool(true));
     }
+    // Zero means to ask once.
+    let once = |limit: &str| limit.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<f64>() == Ok(0.0);
+    (!kubectl.flag("timeout").is_some_and(once)).then_some(())?;
     body.push(kubectl.timeout("30s")?);
     Some(body)
 }
@@ -756,4 +767,22 @@ fn part_of(expect: &Expect) -> Option<Value> {
     let anchored = |pattern: &String| pattern.contains(['$', '^']) && pattern != NOT_EMPTY;
     (expect.equals.is_none() && expect.not.is_none() && !expect.matches.as_ref().is_some_and(anchored)).then_some(())?;
     text_expect(expect.demands())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_for_which_kubectl_may_fail_are_recognized() {
+        for (path, fails) in [
+            ("{.items[0].metadata.name}", true),
+            ("{.items[-1:].metadata.name}", true),
+            ("{.items[*].metadata.name}", false),
+            (r#"{.status.conditions[?(@.type=="Ready")].status}"#, false),
+            ("{.spec.replicas}", false),
+        ] {
+            assert_eq!(has_index(path), fails, "{path}");
+        }
+    }
 }

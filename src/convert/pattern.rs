@@ -148,6 +148,8 @@ fn translate(pattern: &str, extended: bool, lines: bool) -> Option<(String, bool
                         }
                         ']' => break,
                         '\\' | '[' | '&' | '~' => return None,
+                        // A range that begins or ends with `-`, but the difference of two classes in a step.
+                        '-' if chars.peek() == Some(&'-') => return None,
                         c => out.push(c),
                     }
                 }

@@ -910,7 +910,7 @@ fn never_there(view: &TaskView<'_>, out: &mut Diagnostics) {
             let of_kind = |act: &&Act| act.verb == Verb::Creates && act.thing.kind == thing.kind;
             let known: Vec<&Act> = model.in_phase(PhaseKind::Setup).filter(of_kind).collect();
             let may_be = |act: &&Act| act.thing.name.as_ref().zip(thing.name.as_ref()).is_none_or(|(a, b)| a.may_be(b));
-            (!known.is_empty() && !known.iter().any(|act| may_be(act))).then(|| known.first().map(|act| act.span))
+            (!known.is_empty() && !known.iter().any(may_be)).then(|| known.first().map(|act| act.span))
         };
         // A workload makes pods with its name and a suffix.
         let name = |thing: &Thing| thing.name.as_ref().and_then(Value::literal).unwrap_or_default().to_owned();

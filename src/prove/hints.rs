@@ -222,7 +222,15 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     });
     // In reverse order: the command before a filter must have printed something from which the filter can print what is expected.
     let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
+    // What filters must not find, by the command whose output they read.
+    let mut unwanted: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
     for index in (0..commands.len()).rev() {
+        // One of them finds something, and all that the others want is there.
+        for found in unwanted.remove(&index).unwrap_or_default() {
+            let inputs: Vec<Vec<String>> = read.get(&index).into_iter().flatten().cloned().chain([found]).collect();
+            let texts = invert::combined(&inputs, &[]).into_iter().filter(|text| text.starts_with(['{', '[']));
+            refused.entry(traced(&commands[index].0)).or_default().extend(texts.take(2));
+        }
         if let Some(inputs) = read.remove(&index) {
             commands[index].1 = invert::combined(&inputs, &commands[index].1);
         }
@@ -230,6 +238,10 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         let source = argv.last().and_then(|path| files.get(path)).and_then(|id| ids.get(id)).or(piped.get(&index));
         let source = source.copied();
         let open = wanted.is_empty() && free.contains(&index);
+        let is_refused = open && argv[0] == "jq" && denied.iter().any(|(key, _)| *key == argv.join("\u{1f}"));
+        if let Some(source) = source.filter(|s| *s < index && is_refused) {
+            unwanted.entry(source).or_default().push(invert::inputs(argv, wanted));
+        }
         if let Some(source) = source.filter(|s| *s < index && !open) {
             read.entry(source).or_default().push(invert::inputs(argv, wanted));
         }

@@ -1055,8 +1055,10 @@ impl Proof<'_> {
                 self.near.extend(texts.iter().map(|text| with(Given::Says(lines_of(call, text.clone())))));
                 // What a script refuses, it may refuse in other forms as well.
                 let forms = HOSTILE.iter().filter(|form| **form != "VALUE" && form.contains("VALUE"));
+                // Documents have no other forms.
+                let plain = texts.iter().find(|text| !text.starts_with(['{', '[']));
                 let others =
-                    forms.flat_map(|form| texts.first().map(|text| form.replace("VALUE", text.trim_end_matches('\n'))));
+                    forms.flat_map(|form| plain.map(|text| form.replace("VALUE", text.trim_end_matches('\n'))));
                 self.near.extend(others.map(|text| with(Given::Says(lines_of(call, text)))));
             }
             if self.captured.iter().any(|pattern| asks(pattern, call)) {

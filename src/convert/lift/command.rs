@@ -881,7 +881,20 @@ pub(super) fn denied(mut out: Out) -> Option<Out> {
 /// Whether a command ends by itself, rather than when nothing reads its output any more: `kubectl logs -f`, `tail -F`.
 fn ends(stmt: &Stmt) -> bool {
     let Kind::Simple(simple) = &stmt.kind else { return true };
-    let words: Vec<String> = simple.words.iter().filter_map(Word::literal).collect();
+    let words: Vec<String> = simple.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+    ends_alone(&words)
+}
+
+/// The same for the words of a command, which may run another one: `timeout 5 tail -f LOG`, `kubectl exec web -- tail -f LOG`.
+fn ends_alone(words: &[String]) -> bool {
+    let inner = match words.first().map(String::as_str) {
+        Some("timeout") => words.iter().skip(1).position(|word| !word.starts_with('-')).map(|limit| limit + 2),
+        Some("kubectl" | "oc" | "docker" | "podman") => words.iter().position(|word| word == "--").map(|at| at + 1),
+        _ => None,
+    };
+    if inner.and_then(|at| words.get(at..)).is_some_and(|inner| !inner.is_empty() && !ends_alone(inner)) {
+        return false;
+    }
     let name = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
     let has = |flags: &[&str]| words.iter().any(|word| flags.contains(&word.as_str()));
     // `-fn1`, `-50f`.

@@ -615,7 +615,8 @@ impl<'a> Lifter<'a> {
             "shift" if st.function && argument.is_none() => self.shifted(st).map(|()| Next::Idle(None)),
             "." | "source" => self.source(argument?, st).map(|()| Next::Idle(None)),
             "trap" => self.trap(simple, after, st, end),
-            "sleep" => {
+            // Several pauses are added.
+            "sleep" if simple.words.len() == 2 => {
                 let text = argument?;
                 let seconds = self.fixed(&st.scope.word(text)?)?;
                 let seconds = seconds.strip_suffix('s').unwrap_or(&seconds).parse::<u64>().ok()?;

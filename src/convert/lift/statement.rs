@@ -349,11 +349,25 @@ pub fn here_string(simple: &Simple) -> Option<Vec<Stmt>> {
 
 /// Whether programs read a variable by its name.
 pub fn is_special(name: &str) -> bool {
-    const PREFIXES: [&str; 22] = [
+    const PREFIXES: [&str; 33] = [
         "KUBE", "HELM_", "DOCKER_", "COMPOSE_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "SSL_", "XDG_",
-        "CURL_", "PYTHON", "NODE_OPT", "NPM_", "BASH", "ETCDCTL_", "OPENSSL_", "GREP_", "JQ_", "CARGO_",
+        "CURL_", "PYTHON", "NODE_OPT", "NPM_", "BASH", "ETCDCTL_", "OPENSSL_", "GREP_", "JQ_", "CARGO_", "LD_", "TF_",
+        "KIND_", "RESTIC_", "BORG_", "MALLOC_", "PERL", "RUBY", "GNUPG", "MAKE", "ZIP",
     ];
-    const NAMES: [&str; 48] = [
+    const NAMES: [&str; 61] = [
+        "COLUMNS",
+        "BLOCK_SIZE",
+        "BLOCKSIZE",
+        "TIME_STYLE",
+        "QUOTING_STYLE",
+        "TAR_OPTIONS",
+        "GZIP",
+        "UNZIP",
+        "XZ_OPT",
+        "LESS",
+        "CDPATH",
+        "GLOBIGNORE",
+        "NETRC",
         "MYSQL_PWD",
         "MYSQL_HOST",
         "MYSQL_TCP_PORT",
