@@ -758,7 +758,7 @@ pub struct Exec {
     /// The namespace of the pod.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// The container; by default the pod's only or default container.
+    /// The container; by default the one that the pod's annotation names, or the first.
     pub container: Option<String>,
     /// The program and its arguments.
     #[schemars(length(min = 1))]
@@ -774,7 +774,7 @@ pub struct Logs {
     /// The namespace of the pod.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// The container; by default the pod's only or default container.
+    /// The container; by default the one that the pod's annotation names, or the first.
     pub container: Option<String>,
     /// The number of lines to read, from the end.
     pub tail: Option<i64>,

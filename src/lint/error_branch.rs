@@ -130,7 +130,12 @@ fn passes_without(view: &TaskView<'_>, script: &ScriptView<'_>) -> Option<Diagno
                 ["!", "-s" | "-f" | "-e", file] => *file,
                 _ => continue,
             };
-            if ends && !told.is_empty() && told.iter().all(|s| says(s) && !skips(s)) && said.contains(file) {
+            // The prompt may ask to delete it.
+            let asks = said
+                .match_indices(file)
+                .map(|(at, _)| &said[super::texts::sentence(&said, at)])
+                .any(|sentence| !super::already_true::DELETES.is_match(sentence));
+            if ends && !told.is_empty() && told.iter().all(|s| says(s) && !skips(s)) && asks {
                 found.get_or_insert_with(|| {
                     Diagnostic::new(
                         &ERROR_BRANCH_CONTINUES,
