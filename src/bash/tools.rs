@@ -443,7 +443,9 @@ pub fn looks(run: &str) -> bool {
         let calls = ["system", "getline", "w /", "w \"", "/w ", "/e"].iter().any(|word| run.contains(word));
         return !run.contains(['>', '|']) && rest.iter().all(plain) && !calls;
     }
-    if rest.iter().any(|word| word.starts_with("--output")) {
+    // Elsewhere, `--output` is a format.
+    let writes = |word: &&str| word.starts_with("--output-directory") || name == "git" && word.starts_with("--output");
+    if rest.iter().any(writes) {
         return false;
     }
     let operands: Vec<&str> = operands(name, rest).copied().collect();
