@@ -445,7 +445,9 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .or_else(|| words.iter().find_map(|word| word.strip_prefix("--for=")));
             if let Some(asked) = asked.filter(|asked| !asked.is_empty()) {
                 let (form, rest) = asked.split_once('=').unwrap_or((asked, ""));
-                if !matches!(form, "condition" | "delete" | "create" | "jsonpath") {
+                // kubectl accepts `Delete` as well.
+                let is_event = ["delete", "create"].iter().any(|event| form.eq_ignore_ascii_case(event));
+                if !is_event && !matches!(form, "condition" | "jsonpath") {
                     found.extend(
                         nearest(form, ["condition", "delete", "create", "jsonpath"])
                             .map(|near| (span(asked), form.to_owned(), near.to_owned())),
