@@ -383,7 +383,9 @@ fn never_empty(view: &TaskView<'_>, found: &mut Vec<Fault>) {
         };
         let Some(act) = view.effects.read_by(run).filter(|_| question.is_wanted() == Some(false)) else { continue };
         let always = tools::tool("kubectl").and_then(|tool| tool.always.get(&act.thing.kind)).into_iter().flatten();
-        if run.statement.tool() == "kubectl" && always.clone().any(|known| known == path) {
+        // A service of this type has no cluster IP.
+        let is_external = path == "spec.clusterIP" && view.effects.prompt.shown().contains("ExternalName");
+        if run.statement.tool() == "kubectl" && always.clone().any(|known| known == path) && !is_external {
             let help = match path.as_str() {
                 "spec.clusterIP" => "a headless service has `None` there",
                 _ => "compare with the value that it should have",

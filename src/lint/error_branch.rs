@@ -81,10 +81,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 },
                 _ => return,
             };
-            let body = match body {
-                [Statement { kind: Kind::Group(list), .. }] => list.as_slice(),
-                body => body,
-            };
+            let body = unbraced(body);
             let [said @ .., last] = body else { return };
             let tells = |s: &Statement| {
                 says(s) && text[s.range.clone()].contains(">&2") && !text[s.range.clone()].contains("skip")
@@ -151,6 +148,14 @@ fn passes_without(view: &TaskView<'_>, script: &ScriptView<'_>) -> Option<Diagno
     found
 }
 
+/// A list without the braces around it.
+fn unbraced(list: &[Statement]) -> &[Statement] {
+    match list {
+        [Statement { kind: Kind::Group(list), .. }] => list,
+        list => list,
+    }
+}
+
 /// The scripts that those of verify source.
 fn helpers<'v>(view: &TaskView<'v>) -> Vec<&'v Content> {
     let mut found: Vec<&Content> = Vec::new();
@@ -167,10 +172,7 @@ fn helpers<'v>(view: &TaskView<'v>) -> Vec<&'v Content> {
 fn told_in_function(content: &Content, out: &mut Diagnostics) {
     content.program.walk(&mut |s| {
         let Kind::Function { body, .. } = &s.kind else { return };
-        let body = match body.as_slice() {
-            [Statement { kind: Kind::Group(list), .. }] => list.as_slice(),
-            body => body,
-        };
+        let body = unbraced(body);
         let [before @ .., last] = body else { return };
         let Kind::If { branches, otherwise: None } = &last.kind else { return };
         let [branch] = branches.as_slice() else { return };
@@ -198,10 +200,7 @@ fn told_in_function(content: &Content, out: &mut Diagnostics) {
 fn succeeds_after(content: &Content, callers: &[&Content], out: &mut Diagnostics) {
     content.program.walk(&mut |s| {
         let Kind::Function { name, body } = &s.kind else { return };
-        let body = match body.as_slice() {
-            [Statement { kind: Kind::Group(list), .. }] => list.as_slice(),
-            body => body,
-        };
+        let body = unbraced(body);
         let ends = |s: &Statement| s.name() == "return" && s.words().get(1).is_none_or(|word| word.text == "0");
         // `if [[ $1 != $2 ]]; then echo "FAIL: …"; return; fi`
         for s in body {
