@@ -867,7 +867,7 @@ fn values_are_passed_as_data() {
         let mut command = world.command(&["run", &format!("{side}.yaml"), "--exit-zero"]);
         command.env("PATH", world.programs());
         command.envs(HOSTILE.iter().enumerate().map(|(j, value)| (format!("GIVEN_{j}"), value)));
-        world.start(command).end().expect(0, &[]);
+        world.start(command).end_within(std::time::Duration::from_secs(300)).expect(0, &[]);
         let results = world.results(side);
         let verdicts: std::collections::BTreeMap<String, bool> = results["results"]
             .as_array()

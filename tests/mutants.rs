@@ -1,6 +1,7 @@
 //! Single-fault mutants of valid tasks: every fault must be detected and reported at its location.
 //!
-//! Each task is mutated in every possible way and place, one at a time. A fault is *seen* if an error or a warning
+//! Each task is mutated in every possible way, one at a time, in a few places spread over the file; with `GEVALS_EXHAUSTIVE=1`,
+//! in every possible place. A fault is *seen* if an error or a warning
 //! appears that the valid task does not have; it is *placed* if one of these is on the mutated line (for a missing key:
 //! on the line of the parent's key).
 
@@ -14,6 +15,7 @@ use std::{
 
 use rayon::prelude::*;
 
+use crate::support::page::exhaustive;
 use gevals::{
     compile,
     diagnostic::{Diagnostics, Strength, Texts, mend},
@@ -44,7 +46,9 @@ fn safe_fixes_restore_the_original_or_change_nothing() {
             if valid.mended(&valid.text) != valid.text {
                 return (0, 0, third);
             }
-            for (range, with) in misspellings(&valid.text) {
+            let misspellings = misspellings(&valid.text);
+            let step = if exhaustive() { 1 } else { misspellings.len().div_ceil(12).max(1) };
+            for (range, with) in misspellings.into_iter().step_by(step) {
                 let mutant = format!("{}{with}{}", &valid.text[..range.start], &valid.text[range.end..]);
                 match valid.mended(&mutant) {
                     fixed if fixed == valid.text => restored += 1,
@@ -161,7 +165,7 @@ fn hold(corpus: &[Valid], kinds: usize, least: usize) {
 fn look(valid: &Valid) -> (Vec<(&'static str, bool, bool)>, String) {
     let before: BTreeSet<_> = valid.findings(&valid.text).unwrap().into_iter().map(|f| (f.rule, f.message)).collect();
     let (mut counts, mut missed) = (Vec::new(), String::new());
-    for mutant in mutants(&valid.text) {
+    for mutant in spread(mutants(&valid.text)) {
         let text = mutant.text(&valid.text);
         let found = valid.findings(&text).unwrap_or_default();
         let new: Vec<_> = found.into_iter().filter(|f| !before.contains(&(f.rule, f.message.clone()))).collect();
@@ -174,6 +178,24 @@ fn look(valid: &Valid) -> (Vec<(&'static str, bool, bool)>, String) {
         }
     }
     (counts, missed)
+}
+
+/// Returns at most three mutants of each kind, spread over the file; with `GEVALS_EXHAUSTIVE`, all.
+fn spread(mutants: Vec<Mutant>) -> Vec<Mutant> {
+    if exhaustive() {
+        return mutants;
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    mutants.iter().for_each(|mutant| *counts.entry(mutant.kind).or_default() += 1);
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    mutants
+        .into_iter()
+        .filter(|mutant| {
+            let nth = seen.entry(mutant.kind).or_default();
+            *nth += 1;
+            (*nth - 1) % counts[mutant.kind].div_ceil(3) == 0
+        })
+        .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small counts")]

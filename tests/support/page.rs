@@ -147,3 +147,9 @@ fn blocks(text: &str) -> Vec<Block> {
     assert!(open.is_none(), "a block is never closed");
     blocks
 }
+
+/// Whether the tests that try something in many places try it in all of them, which takes several minutes:
+/// `GEVALS_EXHAUSTIVE=1`.
+pub fn exhaustive() -> bool {
+    std::env::var_os("GEVALS_EXHAUSTIVE").is_some()
+}
