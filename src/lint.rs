@@ -124,6 +124,9 @@ mod unread_variable;
 mod unreferenced_script;
 pub mod unresolved_source;
 mod unsatisfiable;
+mod partly;
+mod prompt_forms;
+mod unmade;
 mod unverified;
 mod values;
 mod verify;
@@ -217,10 +220,17 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     service_port::check(view, out);
     swapped::check(view, out);
     series::check(view, out);
+    unmade::check(view, out);
     clients::databases(view, out);
     clients::variables(view, PhaseKind::Verify, out);
     clients::outliers(view, PhaseKind::Verify, out);
     paths::saved(view, out);
+}
+
+/// Verify does not check what the prompt asks for.
+fn values_verified(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
+    partly::check(view, out);
+    unverified::check(view, out);
 }
 
 /// A script reads a variable that nothing sets, or that has another default elsewhere.
@@ -364,6 +374,7 @@ fn repeats(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
     prompt_disagrees::check(view, &mut found);
+    prompt_forms::check(view, &mut found);
     images::check(view, &mut found);
     if found.is_empty() {
         prompt_numbers::check(view, &mut found);
@@ -639,7 +650,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &idle_step::STEP_DECIDES_NOTHING, found: Found::InTask(idle_step::check) },
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
-    Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::UnderEval(unverified::check) },
+    Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::UnderEval(values_verified) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(done_before) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },

@@ -399,7 +399,7 @@ impl<'t> Node<'t> {
     }
 
     /// Returns the value as JSON, as tools read it that are based on Go's yaml.v2 ([`yaml11`]).
-    fn to_manifest(self) -> serde_json::Value {
+    pub fn to_manifest(self) -> serde_json::Value {
         let word = |node: Node<'_>| match node.kind() {
             Kind::Scalar(Scalar { style: Style::Plain, tagged: false, len: 1.., .. }) => yaml11(node.text()?),
             _ => None,

@@ -307,18 +307,28 @@ impl Cluster {
     }
 
     /// Finds the kind that a text names: a kind, plural, singular or short name, optionally with its group
-    /// (`deployments.apps`).
+    /// (`deployments.apps`) or its version and group (`deployments.v1.apps`).
     pub async fn named(&self, text: &str) -> Result<Kind> {
-        let (name, group) = text.split_once('.').map_or((text, None), |(name, group)| (name, Some(group)));
-        let name = name.to_lowercase();
+        let (short, rest) = text.split_once('.').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let name = short.to_lowercase();
+        // `deployments.apps`, or `deployments.v1.apps`; the core group has no name.
+        let (exact, group) = match rest.and_then(|rest| rest.split_once('.')) {
+            Some((version, group)) if is_version(version) => (Some(version), Some(group)),
+            _ => match rest.filter(|rest| is_version(rest)) {
+                Some(version) => (Some(version), None),
+                None => (None, rest),
+            },
+        };
         let is = |resource: &&APIResource| {
             !resource.name.contains('/')
                 && (resource.name == name
                     || resource.singular_name == name
                     || resource.kind.to_lowercase() == name
-                    || resource.short_names.as_ref().is_some_and(|short| short.contains(&name)))
+                    // As for kubectl, the case of a short name matters.
+                    || resource.short_names.as_ref().is_some_and(|all| all.iter().any(|known| known == short)))
         };
         if group.is_none()
+            && exact.is_none_or(|version| version == "v1")
             && let Some(found) = self.listed("v1").await?.iter().find(is)
         {
             return to_kind("v1", found);
@@ -326,7 +336,10 @@ impl Cluster {
         let versions = self.versions().await?;
         let wanted: Vec<_> = versions
             .iter()
-            .filter(|version| group.is_none_or(|group| version.split_once('/').is_some_and(|(of, _)| of == group)))
+            .filter(|listed| {
+                let (of, version) = listed.split_once('/').unwrap_or(("", listed));
+                group.is_none_or(|group| of == group) && exact.is_none_or(|exact| version == exact)
+            })
             .collect();
         let lists = join_all(wanted.iter().map(|version| self.listed(version))).await;
         let mut names = Vec::new();
@@ -423,6 +436,12 @@ impl Cluster {
             _ => Err(Error::Broken("no object is named: write `resource: KIND/NAME`".to_owned())),
         }
     }
+}
+
+/// Whether a part of the name of a kind is a version: `v1`, `v2beta1`.
+fn is_version(text: &str) -> bool {
+    let number = text.strip_prefix('v').unwrap_or_default();
+    number.starts_with(|c: char| c.is_ascii_digit()) && number.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 fn to_kind(version: &str, resource: &APIResource) -> Result<Kind> {

@@ -32,36 +32,120 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
         (None, Some(value)) => vec![value],
         _ => return Err(Error::Broken("one of `file` and `inline` is needed".to_owned())),
     };
-    let mut applied = Vec::new();
+    let (mut applied, mut refused) = (Vec::new(), Vec::new());
+    // As for kubectl, a refused object does not keep the others from being applied.
     for manifest in flat(manifests) {
-        let (target, mut object) = placed(call, manifest, args.namespace.as_deref()).await?;
-        let params = PatchParams::apply(MANAGER).force().validation_strict();
-        let mut patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
-        if let Err(kube::Error::Api(status)) = &patched
-            && status.message.contains("omits key field \"protocol\"")
-            && matches!(target.kind.resource.group.as_str(), "" | "apps" | "batch")
-        {
-            // An API server before 1.21 does not apply this default when merging.
-            with_protocols(&mut object.data);
-            patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+        match apply_one(call, manifest, args.namespace.as_deref()).await {
+            Ok(name) => applied.push(name),
+            Err(error) => refused.push(error),
         }
-        patched.map_err(|e| explain(&e, &target.label()))?;
-        if target.kind.resource.kind == "CustomResourceDefinition" {
-            // The next manifest may be an object of this kind.
-            let until = Until::Condition { kind: "Established".to_owned(), status: "True".to_owned() };
-            wait::until(&Watched::one(&target), &until, DEFINED).await?;
-            for version in served(&object.data) {
-                call.cluster
-                    .defined(&version, object.data["spec"]["names"]["kind"].as_str().unwrap_or_default(), DEFINED)
-                    .await?;
-            }
-        }
-        applied.push(format!("{}/{}", target.kind.resource.kind.to_lowercase(), target.name));
+    }
+    if let Some(error) = all_of(refused) {
+        return Err(error);
     }
     if applied.is_empty() {
         return Err(Error::Broken("there is nothing to apply: no manifest holds an object".to_owned()));
     }
     Ok(Done::said(format!("applied {}", applied.join(", "))).with("applied", applied).with("namespace", args.namespace))
+}
+
+/// Applies an object; returns `KIND/NAME`.
+async fn apply_one(call: &Call, mut manifest: Value, namespace: Option<&str>) -> Result<String> {
+    if let Some(path) = emptied(&mut manifest, &mut String::new()) {
+        return failed(format!("{}: `{path}` has no value", titled(&manifest)));
+    }
+    let (target, mut object) = placed(call, manifest, namespace).await?;
+    let params = PatchParams::apply(MANAGER).force().validation_strict();
+    let mut patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+    if let Err(kube::Error::Api(status)) = &patched
+        && status.message.contains("omits key field \"protocol\"")
+        && matches!(target.kind.resource.group.as_str(), "" | "apps" | "batch")
+    {
+        // An API server before 1.21 does not apply this default when merging.
+        with_protocols(&mut object.data);
+        patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+    }
+    patched.map_err(|e| explain(&e, &target.label()))?;
+    if target.kind.resource.kind == "CustomResourceDefinition" {
+        // The next manifest may be an object of this kind.
+        let until = Until::Condition { kind: "Established".to_owned(), status: "True".to_owned() };
+        wait::until(&Watched::one(&target), &until, DEFINED).await?;
+        for version in served(&object.data) {
+            call.cluster
+                .defined(&version, object.data["spec"]["names"]["kind"].as_str().unwrap_or_default(), DEFINED)
+                .await?;
+        }
+    }
+    Ok(format!("{}/{}", target.kind.resource.kind.to_lowercase(), target.name))
+}
+
+/// One error for several: the state is unknown if it is for one of them.
+fn all_of(mut errors: Vec<Error>) -> Option<Error> {
+    let last = errors.pop()?;
+    if errors.is_empty() {
+        return Some(last);
+    }
+    errors.push(last);
+    let is_broken = errors.iter().any(|error| matches!(error, Error::Broken(_)));
+    let why = |error: Error| match error {
+        Error::Failed(why) | Error::Broken(why) | Error::NoKind { why, .. } => why,
+    };
+    let why = errors.into_iter().map(why).collect::<Vec<_>>().join("; ");
+    Some(if is_broken { Error::Broken(why) } else { Error::Failed(why) })
+}
+
+/// Kind and name of a manifest.
+fn titled(manifest: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    format!("{} `{}`", text(&manifest["kind"]), text(&manifest["metadata"]["name"]))
+}
+
+/// Removes fields without a value, as kubectl does. Returns the path of an entry of a list, or of a map of texts, without one:
+/// kubectl refuses these.
+fn emptied(value: &mut Value, path: &mut String) -> Option<String> {
+    const TEXTS: [&str; 9] = [
+        "data",
+        "stringData",
+        "binaryData",
+        "labels",
+        "annotations",
+        "matchLabels",
+        "nodeSelector",
+        "limits",
+        "requests",
+    ];
+    let length = path.len();
+    match value {
+        Value::Object(fields) => {
+            let is_map = TEXTS.iter().any(|name| path.ends_with(&format!(".{name}")));
+            if let Some((key, _)) = fields.iter().find(|(_, value)| is_map && value.is_null()) {
+                return Some(format!("{path}.{key}"));
+            }
+            fields.retain(|_, value| !value.is_null());
+            for (key, value) in fields.iter_mut() {
+                path.push('.');
+                path.push_str(key);
+                if let Some(found) = emptied(value, path) {
+                    return Some(found);
+                }
+                path.truncate(length);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                path.push_str(&format!("[{at}]"));
+                if item.is_null() {
+                    return Some(path.clone());
+                }
+                if let Some(found) = emptied(item, path) {
+                    return Some(found);
+                }
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+    None
 }
 
 /// Sets the protocol of ports of services and containers to TCP if it is missing.

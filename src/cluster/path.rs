@@ -88,6 +88,10 @@ pub fn printed(value: &Value) -> String {
             let text = sorted(value).to_string();
             escapes.iter().fold(text, |text, (sign, escape)| text.replace(*sign, escape))
         }
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (None, None, Some(float)) => crate::ty::number::go_float(float),
+            _ => number.to_string(),
+        },
         value => value.to_string(),
     }
 }

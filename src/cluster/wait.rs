@@ -221,6 +221,22 @@ async fn watched(call: &Call, chosen: &Chosen) -> Result<Watched> {
     })
 }
 
+/// Waits for each of the objects that match a selector now, one after the other, as kubectl does. Later ones do not count.
+async fn each(call: &Call, chosen: &Chosen, selector: &str, wanted: &Until, limit: Duration) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    let kind = chosen.kind(call).await?;
+    let listed = chosen.listed(call, selector).await?;
+    if listed.is_empty() {
+        return failed(format!("{} with `{selector}`: there is no such object", kind.resource.plural));
+    }
+    for object in &listed {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let target = call.cluster.target(kind.clone(), Some(&chosen.namespace), name).await?;
+        until(&Watched::one(&target), wanted, deadline.saturating_duration_since(Instant::now())).await?;
+    }
+    Ok(())
+}
+
 /// `wait`.
 pub async fn wait(call: &Call, args: Wait) -> Result<Done> {
     let limit = duration(&args.timeout)?;
@@ -250,17 +266,16 @@ pub async fn wait(call: &Call, args: Wait) -> Result<Done> {
         Err(Error::NoKind { why, is_near: false }) if args.deleted && !args.must_exist => return Ok(Done::said(why)),
         watched => watched?,
     };
-    if args.must_exist {
-        match &chosen.selector {
-            Some(selector) if chosen.listed(call, selector).await?.is_empty() => {
-                return failed(format!("{}: there is no such object", watched.label));
+    let started = Instant::now();
+    match &chosen.selector {
+        Some(selector) if args.must_exist => each(call, &chosen, selector, wanted, limit).await?,
+        _ => {
+            if args.must_exist {
+                chosen.target(call).await?.existing().await?;
             }
-            Some(_) => {}
-            None => drop(chosen.target(call).await?.existing().await?),
+            until(&watched, wanted, limit).await?;
         }
     }
-    let started = Instant::now();
-    until(&watched, wanted, limit).await?;
     Ok(over(&watched.label, started))
 }
 
@@ -328,6 +343,9 @@ pub async fn stable(call: &Call, args: ConditionStable) -> Result<Done> {
 pub async fn rollout(call: &Call, args: Rollout) -> Result<Done> {
     let target = call.cluster.resource(&args.resource, &args.namespace).await?;
     workload(&target)?;
+    if args.must_exist {
+        target.existing().await?;
+    }
     let started = Instant::now();
     until(&Watched::one(&target), &Until::Rollout, duration(&args.timeout)?).await?;
     Ok(over(&target.label(), started))

@@ -18,6 +18,7 @@ use crate::{
     builtin::command::ExitCode,
     diagnostic::Diagnostics,
     hir::PhaseKind,
+    kubernetes::operation,
     source::Sources,
     template::{self, escape},
     yaml::{self, Tree, parse},
@@ -124,7 +125,9 @@ impl Cx<'_> {
                     let own = document["metadata"]["namespace"].as_str();
                     own.zip(kubectl.flag("namespace")).is_none_or(|(own, given)| own == given)
                 };
-                yaml::manifests(content).is_ok_and(|all| all.iter().all(fits)).then_some(())?;
+                yaml::manifests(content)
+                    .is_ok_and(|all| all.iter().all(|one| fits(one) && is_plain(one)))
+                    .then_some(())?;
                 let mut body = vec![Entry::new("inline", Value::text(content))];
                 kubectl.namespace(&mut body);
                 Some(self.operation(step, "apply", body))
@@ -162,8 +165,10 @@ impl Cx<'_> {
             "delete" => {
                 let any = expect.exit_code == ExitCode::Any && !expect.of_text();
                 (quiet || any).then_some(())?;
-                let (name, body) = delete(&kubectl, any)?;
-                (name, body)
+                // The operation ignores that the cluster does not have the kind, and the command does not.
+                let strict = !any && self.phase != PhaseKind::Cleanup && kubectl.switch("ignore-not-found", false)?;
+                (!strict || kubectl.is_served()).then_some(())?;
+                delete(&kubectl, any)?
             }
             "apply" if quiet => ("apply", apply(&kubectl, workdir.as_deref())?),
             "create" if quiet => {
@@ -403,6 +408,12 @@ impl Kubectl {
         one_of(&self.words)
     }
 
+    /// Whether every cluster has the kind that it names.
+    fn is_served(&self) -> bool {
+        let kind = self.words.first().and_then(|word| word.split('/').next());
+        kind.is_some_and(operation::is_served)
+    }
+
     /// Returns `resource`, or `kind` and `selector`, and the namespace.
     fn chosen(&self) -> Option<Vec<Entry>> {
         let mut body = match (self.one(), self.flag("selector"), self.words.as_slice()) {
@@ -511,7 +522,8 @@ fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     } else {
         existing = false;
         match wanted {
-            "delete" => add("deleted", Value::bool(true)),
+            // The operation also waits for objects that are created meanwhile.
+            "delete" if kubectl.is_served() && kubectl.flag("selector").is_none() => add("deleted", Value::bool(true)),
             "create" => add("created", Value::bool(true)),
             _ => return None,
         }
@@ -582,6 +594,7 @@ fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
     let field = |name: &str| root.get(name).and_then(|node| node.text().map(str::to_owned));
     let (kind, _) = (field("kind")?, field("apiVersion")?);
     root.get("metadata")?.get("name")?;
+    is_plain(&root.to_manifest()).then_some(())?;
     let Value::Map(mut body) = escaped(plain(root)) else { return None };
     if let Some(namespace) = namespace.filter(|_| !is_of_cluster(&kind.to_ascii_lowercase())) {
         let metadata = body.iter_mut().find(|entry| entry.key == "metadata")?;
@@ -593,6 +606,36 @@ fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
         }
     }
     Some(body)
+}
+
+/// Whether server-side apply accepts a manifest exactly if kubectl does: no empty values, no list with two items of the same
+/// key, no identity of an existing object.
+fn is_plain(manifest: &serde_json::Value) -> bool {
+    use serde_json::Value as Json;
+    match manifest {
+        Json::Null => false,
+        Json::Object(fields) => fields.iter().all(|(key, value)| match key.as_str() {
+            "creationTimestamp" => value.is_null(),
+            "uid" | "resourceVersion" => false,
+            _ => is_plain(value),
+        }),
+        Json::Array(items) => {
+            let is_twice = |key: &[&str]| {
+                let mut seen: Vec<Vec<Option<&Json>>> = Vec::new();
+                items.iter().filter(|item| item.get(key[0]).is_some()).any(|item| {
+                    let values = key.iter().map(|name| item.get(name)).collect();
+                    let known = seen.contains(&values);
+                    seen.push(values);
+                    known
+                })
+            };
+            items.iter().all(is_plain)
+                && ![&["name"][..], &["containerPort", "protocol"], &["port", "protocol"], &["mountPath"], &["ip"]]
+                    .into_iter()
+                    .any(is_twice)
+        }
+        _ => true,
+    }
 }
 
 /// Escapes the texts of a value as templates.
@@ -616,6 +659,7 @@ fn rollout(kubectl: &Kubectl) -> Option<Named> {
     match what.as_str() {
         "status" => {
             kubectl.only(&["namespace", "timeout"])?;
+            body.push(Entry::new("mustExist", Value::bool(true)));
             body.push(kubectl.timeout(UNBOUNDED)?);
             Some(("rollout", body))
         }
@@ -639,6 +683,9 @@ fn scale(kubectl: &Kubectl) -> Option<Vec<Entry>> {
 fn patch(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     kubectl.only(&["namespace", "type", "patch", "subresource"])?;
     let text = literal(kubectl.flag("patch")?)?;
+    // What starts like JSON must be JSON.
+    let is_json = || serde_json::from_str::<serde_json::Value>(&text).is_ok();
+    (!text.trim_start().starts_with(['{', '[']) || is_json()).then_some(())?;
     let tree = yaml(&text)?;
     let mut body = vec![Entry::new("resource", Value::text(kubectl.one()?))];
     kubectl.namespace(&mut body);
@@ -681,7 +728,8 @@ fn marks(kubectl: &Kubectl) -> Option<Named> {
 fn can_i(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
     kubectl.only(&["namespace", "as", "quiet", "all-namespaces"])?;
     let [what, verb, resource] = kubectl.words.as_slice() else { return None };
-    (what == "can-i").then_some(())?;
+    // About a kind that the cluster does not have, kubectl also asks.
+    (what == "can-i" && operation::is_served(resource)).then_some(())?;
     let said = |text: &str| {
         [&expect.equals, &expect.contains].into_iter().flatten().all(|t| t == text)
             && expect.matches.is_none()

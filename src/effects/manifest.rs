@@ -49,14 +49,19 @@ fn object(lines: &[&Value]) -> Option<Option<Object>> {
         is_empty = false;
         let indent = begin.len() - content.len();
         if indent == 0 {
-            // JSON and mappings on one line are not read.
+            // JSON on several lines is not read.
             if content.starts_with(['{', '[']) {
-                return None;
+                let others = lines.iter().filter(|line| !line.shown().trim().is_empty()).count();
+                return if others == 1 { Some(Some(on_one_line(line)?)) } else { None };
             }
             inside = content.starts_with("metadata:");
             inner = None;
-            if content.starts_with("metadata: {") || content.starts_with("items:") {
+            if content.starts_with("items:") {
                 return None;
+            }
+            if let Some(fields) = content.starts_with("metadata: {").then(|| value(line, "metadata:")).flatten() {
+                (name, namespace) = identity(&fields)?;
+                inside = false;
             }
             if let Some(value) = value(line, "kind:") {
                 kind = Some(value);
@@ -77,6 +82,73 @@ fn object(lines: &[&Value]) -> Option<Option<Object>> {
     }
     let kind = kind?.literal()?.to_lowercase();
     Some(Some(Object { kind, name: name?, namespace }))
+}
+
+/// The object of a document in one line: `{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}`.
+fn on_one_line(line: &Value) -> Option<Object> {
+    let fields = entries(line)?;
+    let field = |name: &str| {
+        [format!("{name}:"), format!("\"{name}\":")]
+            .iter()
+            .find_map(|key| fields.iter().find_map(|one| value(one, key)))
+    };
+    let (name, namespace) = identity(&field("metadata")?)?;
+    Some(Object { kind: field("kind")?.literal()?.to_lowercase(), name: name?, namespace })
+}
+
+/// Name and namespace in `{name: web, namespace: shop}`.
+fn identity(metadata: &Value) -> Option<(Option<Value>, Option<Value>)> {
+    let fields = entries(metadata)?;
+    let field = |name: &str| {
+        [format!("{name}:"), format!("\"{name}\":")]
+            .iter()
+            .find_map(|key| fields.iter().find_map(|one| value(one, key)))
+    };
+    let generated = field("generateName").map(|_| Value::unknown());
+    Some((field("name").or(generated), field("namespace")))
+}
+
+/// The entries of a mapping in braces, on one line.
+fn entries(mapping: &Value) -> Option<Vec<Value>> {
+    let (mut found, mut entry) = (Vec::new(), Value::default());
+    let (mut depth, mut quote, mut ended) = (0_usize, None, false);
+    for piece in mapping.pieces() {
+        let Piece::Text(text) = piece else {
+            entry.push(piece.clone());
+            continue;
+        };
+        let mut part = String::new();
+        for c in text.chars() {
+            match c {
+                _ if quote == Some(c) => quote = None,
+                _ if quote.is_some() => {}
+                '"' | '\'' => quote = Some(c),
+                '{' | '[' => {
+                    depth += 1;
+                    if depth == 1 {
+                        continue;
+                    }
+                }
+                '}' | ']' => {
+                    depth = depth.checked_sub(1)?;
+                    if depth == 0 {
+                        ended = true;
+                        continue;
+                    }
+                }
+                ',' if depth == 1 => {
+                    entry.push(Piece::Text(std::mem::take(&mut part).trim_end().to_owned()));
+                    found.push(std::mem::take(&mut entry));
+                    continue;
+                }
+                _ => {}
+            }
+            part.push(c);
+        }
+        entry.push(Piece::Text(part));
+    }
+    found.push(entry);
+    (ended && depth == 0 && quote.is_none()).then_some(found)
 }
 
 /// The value of a key on its line, without quotes.
@@ -122,7 +194,20 @@ mod tests {
         let pairs = |all: &[(&str, &str)]| Some(all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect());
         assert_eq!(names(text), pairs(&[("pod", "web"), ("service", "shop")]));
         assert_eq!(names("\n# nothing\n"), pairs(&[]));
-        for unread in ["{\"kind\": \"Pod\"}", "kind: Pod\n", "kind: List\nitems:\n- kind: Pod\n", "a: b"] {
+        let line = "{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"a\", \"labels\": {\"name\": \"no\"}}}";
+        assert_eq!(names(line), pairs(&[("pod", "a")]));
+        assert_eq!(
+            names("kind: Pod\nmetadata: {labels: {name: no}, name: b, namespace: 'c'} # it\n"),
+            pairs(&[("pod", "b")])
+        );
+        for unread in [
+            "{\"kind\": \"Pod\"}",
+            "{\n  \"kind\": \"Pod\"}",
+            "kind: Pod\nmetadata: {\n  name: a}",
+            "kind: Pod\n",
+            "kind: List\nitems:\n- kind: Pod\n",
+            "a: b",
+        ] {
             assert_eq!(names(unread), None, "{unread}");
         }
     }

@@ -743,6 +743,9 @@ pub struct Rollout {
     /// Of the object.
     #[serde(default = "default_namespace")]
     pub namespace: String,
+    /// Whether to fail immediately if the object does not exist, as kubectl does.
+    #[serde(default)]
+    pub must_exist: bool,
     /// How long to wait.
     #[serde(default = "default_timeout")]
     #[schemars(extend("format" = "duration"))]
@@ -1068,6 +1071,11 @@ const GROUPS: [&str; 6] = [
     "networking.k8s.io",
     "rbac.authorization.k8s.io",
 ];
+
+/// Whether every cluster has this kind. `word` names it as a command does: a kind, its plural or its short name.
+pub fn is_served(word: &str) -> bool {
+    KINDS.contains(&word)
+}
 
 /// Whether the kinds of a group, or of an `apiVersion`, are known: a custom resource may have any name.
 pub fn is_known_group(text: &str) -> bool {

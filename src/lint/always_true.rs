@@ -80,6 +80,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
         let content = &followed.view.content;
+        two_constants(followed, &mut found);
         content.program.walk(&mut |s| {
             if embedded::program(followed, s).is_some_and(|text| text.lines().any(has_constant_branch)) {
                 found.push((
@@ -374,6 +375,32 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
                 } else {
                     "to accept either value, write `||` between the two conditions"
                 },
+            ));
+        }
+    });
+}
+
+/// `[ "$got" != "$want" ] || [ "$got" != "$other" ]`, where both variables are different constants.
+fn two_constants(followed: &crate::effects::Followed<'_>, found: &mut Vec<Fault>) {
+    let (content, tests) = (&followed.view.content, &followed.trace.tests);
+    content.program.walk(&mut |s| {
+        let Kind::Or(pair) = &s.kind else { return };
+        let compared: Vec<(&str, &str)> = pair
+            .iter()
+            .filter_map(|s| {
+                let test = tests.iter().find(|test| std::ptr::eq(test.statement, s))?;
+                let [_, sign, value] = test.words.as_slice() else { return None };
+                let left = content.text.get(s.range.clone())?.split_whitespace().find(|word| word.contains('$'))?;
+                (sign.literal() == Some("!=")).then_some((left, value.literal()?))
+            })
+            .collect();
+        let [(left, one), (same, other)] = compared.as_slice() else { return };
+        let is_plain = |text: &str| content.text[s.range.clone()].contains(text);
+        if left == same && one != other && !is_plain(one) && !is_plain(other) {
+            found.push((
+                content.span(s.range.clone()),
+                format!("`{}` cannot equal both constants: this is always true", left.trim_matches('"')),
+                "to require that it differs from both, write `&&` between the two conditions",
             ));
         }
     });

@@ -102,10 +102,10 @@ fn members(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// A loop over a literal list.
-struct Loop {
-    var: String,
-    items: Vec<String>,
-    span: Span,
+pub(super) struct Loop {
+    pub(super) var: String,
+    pub(super) items: Vec<String>,
+    pub(super) span: Span,
 }
 
 /// `for q in q1 q2 q3` in setup and `foreach: {var: q, in: [q1, q2, q4]}` in verify.
@@ -141,7 +141,7 @@ fn loops(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-fn listed(view: &TaskView<'_>, phase: PhaseKind) -> Vec<Loop> {
+pub(super) fn listed(view: &TaskView<'_>, phase: PhaseKind) -> Vec<Loop> {
     let mut found = Vec::new();
     for script in view.scripts.iter().filter(|script| script.phase == phase && script.content.text.contains("for ")) {
         for list in LISTS.captures_iter(&script.content.text) {
@@ -306,6 +306,7 @@ static ACCOUNT: Ascii = ascii(r#"(?i)\bservice\s?accounts?(?:\s+(?:called|named)
 /// `helm list` without a namespace, where every other command of Helm has one.
 pub(super) fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
     super::cluster::namespace(view, out);
+    super::unmade::namespace(view, out);
     let all = || {
         view.effects.scripts.iter().flat_map(|script| &script.trace.runs).filter(|run| run.statement.name() == "helm")
     };

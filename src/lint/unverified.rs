@@ -126,7 +126,7 @@ fn numbers(arg: &Arg<Def>, known: &mut String) {
 }
 
 /// Whether a judge or a program that is not analyzed takes part in the decision.
-fn judged(view: &TaskView<'_>) -> bool {
+pub(super) fn judged(view: &TaskView<'_>) -> bool {
     let mut judged = !view.effects.sees(PhaseKind::Verify);
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| judged |= matches!(step.op.kind, OperationKind::Builtin("llm")));

@@ -13,7 +13,7 @@ use crate::{
         steps_http::FieldExpect,
     },
     event::Difference,
-    ty::number::{self, same_value},
+    ty::number::{self, go_float, same_value},
 };
 
 /// How many characters of each side of a difference are shown.
@@ -441,19 +441,6 @@ fn go_text(value: &Value) -> String {
             let entries: Vec<_> = entries.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
             format!("map[{}]", entries.join(" "))
         }
-    }
-}
-
-/// Formats a float64 like `%v`: the shortest digits, with an exponent below 1e-4 and from 1e6 on.
-fn go_float(x: f64) -> String {
-    let scientific = format!("{x:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => format!("{x}"),
     }
 }
 

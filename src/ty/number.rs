@@ -81,6 +81,19 @@ impl Decimal {
     }
 }
 
+/// Formats a float64 like `%v`: the shortest digits, with an exponent below 1e-4 and from 1e6 on.
+pub fn go_float(x: f64) -> String {
+    let scientific = format!("{x:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => format!("{x}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
