@@ -126,6 +126,7 @@ pub mod unresolved_source;
 mod unsatisfiable;
 mod partly;
 mod prompt_forms;
+mod renewed;
 mod unmade;
 mod unverified;
 mod values;
@@ -353,6 +354,7 @@ fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// Conditions that hold before the agent has done anything.
 fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     already_true::check(view, out);
+    renewed::check(view, out);
     inverted::echoes(view, out);
     inverted::revisions(view, out);
     beforehand::check(view, out);

@@ -193,7 +193,7 @@ fn spread(mutants: Vec<Mutant>) -> Vec<Mutant> {
         .filter(|mutant| {
             let nth = seen.entry(mutant.kind).or_default();
             *nth += 1;
-            (*nth - 1) % counts[mutant.kind].div_ceil(3) == 0
+            (*nth - 1).is_multiple_of(counts[mutant.kind].div_ceil(3))
         })
         .collect()
 }

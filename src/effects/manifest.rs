@@ -87,25 +87,21 @@ fn object(lines: &[&Value]) -> Option<Option<Object>> {
 /// The object of a document in one line: `{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}`.
 fn on_one_line(line: &Value) -> Option<Object> {
     let fields = entries(line)?;
-    let field = |name: &str| {
-        [format!("{name}:"), format!("\"{name}\":")]
-            .iter()
-            .find_map(|key| fields.iter().find_map(|one| value(one, key)))
-    };
-    let (name, namespace) = identity(&field("metadata")?)?;
-    Some(Object { kind: field("kind")?.literal()?.to_lowercase(), name: name?, namespace })
+    let (name, namespace) = identity(&field(&fields, "metadata")?)?;
+    Some(Object { kind: field(&fields, "kind")?.literal()?.to_lowercase(), name: name?, namespace })
 }
 
 /// Name and namespace in `{name: web, namespace: shop}`.
 fn identity(metadata: &Value) -> Option<(Option<Value>, Option<Value>)> {
     let fields = entries(metadata)?;
-    let field = |name: &str| {
-        [format!("{name}:"), format!("\"{name}\":")]
-            .iter()
-            .find_map(|key| fields.iter().find_map(|one| value(one, key)))
-    };
-    let generated = field("generateName").map(|_| Value::unknown());
-    Some((field("name").or(generated), field("namespace")))
+    let generated = field(&fields, "generateName").map(|_| Value::unknown());
+    Some((field(&fields, "name").or(generated), field(&fields, "namespace")))
+}
+
+/// The value of a key, with or without quotes, among the entries of a mapping.
+fn field(entries: &[Value], name: &str) -> Option<Value> {
+    let keys = [format!("{name}:"), format!("\"{name}\":")];
+    entries.iter().find_map(|entry| keys.iter().find_map(|key| value(entry, key)))
 }
 
 /// The entries of a mapping in braces, on one line.

@@ -677,7 +677,7 @@ pub struct Wait {
     pub jsonpath: Option<String>,
     /// The value that the path must select; a string also matches any value that kubectl prints as this string. By default, any value.
     pub value: Option<Value>,
-    /// Whether to fail immediately if the object does not exist, as kubectl does.
+    /// Whether to fail immediately if the object does not exist, as kubectl does. With `selector`, only the objects count that match at the start.
     #[serde(default)]
     pub must_exist: bool,
     /// Whether to wait until the object exists.

@@ -231,7 +231,12 @@ pub(super) fn outliers(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnost
             let place = owner::place(run);
             // `shop` is also an ordinary word.
             let is_plain = bare.bytes().all(|b| b.is_ascii_lowercase());
+            let is_number = bare.bytes().all(|b| b.is_ascii_digit());
             let is_said = match is_plain {
+                _ if is_number => ["database ", "db ", "port ", ":"].iter().any(|lead| {
+                    said.match_indices(&format!("{lead}{bare}"))
+                        .any(|(at, found)| !said[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()))
+                }),
                 true => {
                     [format!("`{bare}`"), format!("\"{bare}\"")].iter().any(|quoted| said.contains(quoted))
                         || ["database", "schema"].iter().any(|kind| texts::has_word(&said, &format!("{kind} {bare}")))

@@ -10,6 +10,7 @@ use crate::{
     bash::{
         flow,
         program::{Kind, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
     effects::value::Value,
@@ -69,6 +70,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             }
         });
+        if script.decides_by_status() {
+            forgiven(&script.content, out);
+        }
         out.extend(script.decides_by_status().then(|| ends_well_anyway(&script.content)).flatten());
         out.extend(script.decides_by_status().then(|| passes_without(view, script)).flatten());
         program.walk(&mut |statement| {
@@ -104,6 +108,36 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 );
             }
         });
+    }
+}
+
+/// `terraform plan -detailed-exitcode || echo "the plan is not empty"`.
+fn forgiven(content: &Content, out: &mut Diagnostics) {
+    // Commands that only show something.
+    const SHOWS: [&str; 8] = ["describe", "logs", "events", "top", "cat", "ls", "tail", "history"];
+    // A script that consists of this cannot fail: `status-ignored` reports it.
+    if content.program.body.len() < 2 {
+        return;
+    }
+    for statement in &content.program.body {
+        let Kind::Or(pair) = &statement.kind else { continue };
+        let [asked, said] = pair.as_slice() else { continue };
+        let text = content.text.get(asked.range.clone()).unwrap_or_default();
+        let shows = text.split_whitespace().any(|word| SHOWS.contains(&word));
+        // `status-ignored` knows what these check.
+        let is_known = tools::tool(asked.name()).is_some()
+            || !matches!(asked.kind, Kind::Command(_))
+            || matches!(asked.name(), "grep" | "test" | "[" | "diff" | "cmp" | "jq" | "curl");
+        if says(said) && (says_failure(said) || says_lack(said)) && !shows && !says(asked) && !is_known {
+            out.push(
+                Diagnostic::new(
+                    &ERROR_BRANCH_CONTINUES,
+                    content.span(said.range.clone()),
+                    "this reports an error, but the script continues",
+                )
+                .help("write `|| { echo …; exit 1; }`"),
+            );
+        }
     }
 }
 

@@ -163,8 +163,8 @@ const FIELDS: [(&str, &str, &[&str]); 8] = [
 
 /// `secret=$(jq -r '.spec.tls[0].secretName' <<<"$ing")`, and nothing uses `$secret`, or only a message does at the end.
 fn unread(content: &Content, out: &mut Diagnostics) {
-    let sources = |s: &&Statement| matches!(s.name(), "." | "source" | "eval");
-    if !content.program.sound || content.program.commands().iter().any(|s| sources(&s)) {
+    let sources = |s: &Statement| matches!(s.name(), "." | "source" | "eval");
+    if !content.program.sound || content.program.commands().iter().any(|s| sources(s)) {
         return;
     }
     let quiet = std::cell::LazyCell::new(|| facts::without_messages(content));

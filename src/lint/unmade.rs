@@ -10,7 +10,7 @@ use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, Strength},
     effects::{Act, Verb, value::Value},
-    hir::PhaseKind,
+    hir::{OperationKind, PhaseKind},
 };
 
 /// Runs the checks of `unknown-resource` and of `resource-not-released`.
@@ -24,6 +24,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     longer_name(view, &said, &made, out);
     claims(view, &said, &made, out);
     marks(view, &said, out);
+    references(view, &said, out);
 }
 
 /// Runs the check of `unknown-namespace`.
@@ -192,6 +193,42 @@ fn marks(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         }
     }
 }
+
+/// The reference of a judge names a memory limit of `128Mi`, and setup sets `64Mi`.
+fn references(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if !matches!(step.op.kind, OperationKind::Builtin("llm" | "llmJudge")) {
+                return;
+            }
+            for (_, arg) in &step.args {
+                let Some(text) = arg.as_literal() else { continue };
+                let amounts: Vec<&str> = AMOUNT.find_iter(text).map(|found| found.as_str()).collect();
+                let [amount] = amounts.as_slice() else { continue };
+                let elsewhere = facts::elsewhere(view);
+                let all = [elsewhere.rest.as_str(), facts::data(view), said];
+                let unit = amount.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+                let others: Vec<&str> = all
+                    .iter()
+                    .flat_map(|text| AMOUNT.find_iter(text))
+                    .map(|found| found.as_str())
+                    .filter(|other| other.ends_with(unit))
+                    .collect();
+                let Some(other) = others.first().filter(|_| !others.contains(amount)) else { continue };
+                out.push(
+                    Diagnostic::new(
+                        &UNKNOWN_RESOURCE,
+                        arg.span,
+                        format!("the reference of the judge says `{amount}`, but nothing in the task does"),
+                    )
+                    .help(format!("setup and prompt say `{other}`: a correct answer does, too")),
+                );
+            }
+        });
+    });
+}
+
+static AMOUNT: Ascii = ascii(r"\b\d+(?:\.\d+)?(?:Ki|Mi|Gi|Ti|MB|GB|ms)\b");
 
 fn setup_text(view: &TaskView<'_>) -> String {
     let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);

@@ -146,7 +146,10 @@ fn wanted(said: &str) -> Vec<String> {
             let behind = &said[at + lead.len()..];
             let quote = behind.chars().next().filter(|c| matches!(c, '"' | '`'));
             let start = at + lead.len() + usize::from(quote.is_some());
-            let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-' | '%');
+            // In quotes, it may also be a pair: `"stage=production"`.
+            let part = |c: char| {
+                c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-' | '%') || c == '=' && quote.is_some()
+            };
             let end = said[start..].find(|c: char| !part(c)).map_or(said.len(), |end| start + end);
             let text = said[start..end].trim_end_matches(['.', ':']);
             let is_number = text.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
