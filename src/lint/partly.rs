@@ -1,5 +1,9 @@
 //! Verify checks only a part of what the prompt asks for: some of the items of setup, one of two results, nothing of a value that it reads.
 
+use std::cell::LazyCell;
+
+use rustc_hash::FxHashMap;
+
 use super::{
     TaskView, facts,
     series::{Loop, listed},
@@ -121,7 +125,7 @@ fn written(steps: &[Step<crate::hir::Def>]) -> String {
 fn fields(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let lower = said.to_lowercase();
-    let verify = facts::elsewhere(view).verify.to_lowercase();
+    let verify = LazyCell::new(|| facts::elsewhere(view).verify.to_lowercase());
     for (spoken, field, beside) in FIELDS {
         let Some(at) = lower.find(spoken).filter(|_| lower.matches(spoken).count() == 1) else { continue };
         let (before, behind) = (&lower[..at], &lower[at + spoken.len()..]);
@@ -167,7 +171,13 @@ fn unread(content: &Content, out: &mut Diagnostics) {
     if !content.program.sound || content.program.commands().iter().any(|s| sources(s)) {
         return;
     }
-    let quiet = std::cell::LazyCell::new(|| facts::without_messages(content));
+    let quiet = LazyCell::new(|| facts::without_messages(content));
+    // How often each word occurs.
+    let counts = LazyCell::new(|| {
+        let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
+        words(&content.text).for_each(|word| *counts.entry(word).or_default() += 1);
+        counts
+    });
     let mut found: Vec<(String, &Statement)> = Vec::new();
     let last = content.program.body.last();
     for statement in &content.program.body {
@@ -178,20 +188,16 @@ fn unread(content: &Content, out: &mut Diagnostics) {
             continue;
         }
         let inside = content.text.get(inner.range.clone()).unwrap_or_default();
-        let selects = SELECTS.is_match(inside) && !inside.contains("jq -e") && !inside.contains(" -er ");
-        let uses = |text: &str| {
-            texts::words(text, |c| c.is_ascii_alphanumeric() || c == '_').filter(|(_, word)| *word == name).count()
-        };
-        let is_unused = uses(&content.text) == 1;
+        let selects = || SELECTS.is_match(inside) && !inside.contains("jq -e") && !inside.contains(" -er ");
         let is_printed_last = || {
-            let counts = COUNTS.is_match(inside);
             let prints = last.is_some_and(|last| {
                 matches!(last.name(), "echo" | "printf")
-                    && uses(content.text.get(last.range.clone()).unwrap_or_default()) > 0
+                    && has_word(content.text.get(last.range.clone()).unwrap_or_default(), name)
             });
-            counts && prints && uses(&quiet) == 1
+            prints && COUNTS.is_match(inside) && words(&quiet).filter(|word| *word == name).count() == 1
         };
-        if selects && is_unused || is_printed_last() {
+        let is_unused = counts.get(name) == Some(&1);
+        if is_unused && selects() || is_printed_last() {
             found.push((name.to_owned(), statement));
         }
     }
@@ -205,6 +211,10 @@ fn unread(content: &Content, out: &mut Diagnostics) {
             .help(format!("compare `${name}` with what the prompt asks for, or remove the line")),
         );
     }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    texts::words(text, |c| c.is_ascii_alphanumeric() || c == '_').map(|(_, word)| word)
 }
 
 /// Names for what nobody wants.

@@ -1,5 +1,7 @@
 //! The prompt and verify use different values of a recognizable form: time zones, durations, paths, titles.
 
+use std::cell::LazyCell;
+
 use super::{
     TaskView, facts,
     facts::Fact,
@@ -114,15 +116,18 @@ static PATH: Ascii = ascii(r"/(?:tmp|var|opt|srv|home|data|work|workspace|etc)/[
 
 /// The prompt names `"Checkout crashes with empty cart"`, and setup and verify use `Checkout crashes on empty basket`.
 fn titles(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
-    let elsewhere = facts::elsewhere(view);
-    let mut sourced = String::new();
-    for script in &view.effects.scripts {
-        script.trace.sources.iter().for_each(|content| sourced.push_str(&content.text));
+    if !said.contains('"') {
+        return;
     }
+    let elsewhere = facts::elsewhere(view);
+    let sourced = LazyCell::new(|| {
+        let all = view.effects.scripts.iter().flat_map(|script| &script.trace.sources);
+        all.map(|content| content.text.as_str()).collect::<String>()
+    });
     for told in TITLE.captures_iter(said) {
         let Some(told) = told.get(1).map(|told| told.as_str()) else { continue };
         let lower = told.to_lowercase();
-        let all = [&elsewhere.rest, &elsewhere.verify, &sourced];
+        let all = [&elsewhere.rest, &elsewhere.verify, &*sourced];
         if words(&lower).count() < 3 || all.iter().any(|text| text.to_lowercase().contains(&lower)) {
             continue;
         }
@@ -181,6 +186,9 @@ static CONSTANT: Ascii = ascii(r#"(?m)^\s*(?:readonly |export )?[A-Z][A-Z0-9_]*=
 
 /// `set version to the number 2`, but verify compares with the text `"2"`.
 fn quoted_numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    if !said.contains(" the number ") {
+        return;
+    }
     for told in NUMBER.captures_iter(said) {
         let (Some(field), Some(number)) = (told.get(1), told.get(2)) else { continue };
         let wrong = facts::asked(view)
@@ -201,6 +209,9 @@ static NUMBER: Ascii = ascii(r#"([A-Za-z_]\w*)[`"]? (?:to|is|as|with|being) the 
 
 /// `publish the article (state published)`, but verify checks for `draft`, which setup sets.
 fn in_parentheses(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    if !said.contains('(') {
+        return;
+    }
     for told in VALUE.captures_iter(said) {
         let (Some(field), Some(value)) = (told.get(1), told.get(2)) else { continue };
         let asked: Vec<&Fact> =

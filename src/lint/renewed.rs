@@ -18,6 +18,10 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let given = facts::given(view);
+    // Each is compared with the others.
+    if given.len() > MANY {
+        return;
+    }
     let verify = &facts::elsewhere(view).verify;
     for fact in given {
         let value = fact.text();
@@ -52,6 +56,8 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// The most fields that are compared with each other.
+const MANY: usize = 200;
 static NEW: Ascii = ascii(r"(?i)\b(?:new|rotate|change|replace|update)\b");
 /// Words directly before a new value.
 static LEADS: Ascii = ascii(r"(?i)(?:\b(?:is|to|by|with|be)|=|:)\s*[`\x22']?$");

@@ -1,5 +1,7 @@
 //! Names of resources that setup does not create: a namespace, an autoscaler, a claim in a manifest, a key in cleanup.
 
+use rustc_hash::FxHashMap;
+
 use super::{
     TaskView, already_true,
     cluster::{UNKNOWN_NAMESPACE, whole},
@@ -81,25 +83,31 @@ fn space(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics) 
 
 /// Setup creates the autoscaler `search-hpa`; verify reads `search`, which nothing creates.
 fn longer_name(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics) {
+    // The agent may be asked to create one.
+    if already_true::MAKES.is_match(said) || RENAMES.is_match(said) {
+        return;
+    }
+    // The only one of its kind.
+    let mut kinds: FxHashMap<&str, Option<&Act>> = FxHashMap::default();
+    for act in made {
+        kinds.entry(&act.thing.kind).and_modify(|only| *only = None).or_insert(Some(act));
+    }
     for act in view.effects.in_phase(PhaseKind::Verify).filter(|act| matches!(act.verb, Verb::Reads | Verb::Awaits)) {
-        let Some(asked) =
-            name(act).filter(|_| act.thing.system == "kubernetes" && !POD.contains(&act.thing.kind.as_str()))
-        else {
-            continue;
-        };
-        let same: Vec<&&Act> = made.iter().filter(|made| made.thing.kind == act.thing.kind).collect();
-        let [only] = same.as_slice() else { continue };
+        let is_named = act.thing.system == "kubernetes" && !POD.contains(&act.thing.kind.as_str());
+        let Some(asked) = name(act).filter(|_| is_named) else { continue };
+        let Some(Some(only)) = kinds.get(act.thing.kind.as_str()) else { continue };
         let Some(own) = name(only) else { continue };
         let is_longer = own.strip_prefix(asked).is_some_and(|rest| rest.starts_with('-'))
             || own.strip_suffix(asked).is_some_and(|rest| rest.ends_with('-'));
-        // The agent may be asked to create one.
-        let is_new = already_true::MAKES.is_match(said) || RENAMES.is_match(said);
+        if !is_longer || whole(said, own) || !whole(said, asked) {
+            continue;
+        }
         let is_made = view.effects.acts.iter().any(|other| {
             matches!(other.verb, Verb::Creates | Verb::Changes)
                 && other.thing.kind == act.thing.kind
                 && name(other) == Some(asked)
         });
-        if is_longer && !is_new && !is_made && !whole(said, own) && whole(said, asked) {
+        if !is_made {
             out.push(
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
@@ -109,8 +117,8 @@ fn longer_name(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnos
                 .label(only.span, format!("setup creates `{own}`"))
                 .help("use the same name in setup, prompt and verify"),
             );
-            return;
         }
+        return;
     }
 }
 
@@ -122,7 +130,7 @@ static RENAMES: Ascii = ascii(r"(?i)\b(?:rename|replace|recreate|clone|second|an
 fn claims(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics) {
     let named =
         [("claimName", "persistentvolumeclaim"), ("secretName", "secret"), ("serviceAccountName", "serviceaccount")];
-    for fact in facts::given(view) {
+    for fact in facts::given(view).iter().filter(|fact| named.iter().any(|(key, _)| *key == fact.key)).take(MANY) {
         let Some((_, kind)) = named.iter().find(|(key, _)| *key == fact.key) else { continue };
         let used = fact.text();
         let exists = made.iter().any(|act| {
@@ -150,6 +158,9 @@ fn claims(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics)
         }
     }
 }
+
+/// The most references that are compared with what setup creates.
+const MANY: usize = 50;
 
 /// `kubectl taint nodes --all gpu-` in cleanup, but the taint has the key `dedicated`.
 fn marks(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
