@@ -3,7 +3,8 @@
 //! The proof runs in bubblewrap, which `cargo test` does not require: `cargo test --test all convert:: -- --ignored` runs it.
 //! If bubblewrap does not work, the proof fails with a message, because a skipped proof proves nothing. `GEVALS_SEEDS`
 //! sets the number of random worlds per task in addition to those with a purpose (6), `GEVALS_MUTANTS` the number of
-//! mistaken conversions (40), `GEVALS_BIN` the program that proves: a release binary is faster.
+//! mistaken conversions (40), `GEVALS_BIN` the program that proves: a release binary is faster. `GEVALS_PART=0/2` proves every
+//! second task only.
 #![cfg(all(feature = "kubernetes", target_os = "linux"))]
 
 use std::{
@@ -297,7 +298,17 @@ fn do_the_same(target: Target) {
     let (bwrap, exe, seeds) = (bwrap(), exe(), number("GEVALS_SEEDS", 6) as u64);
     let faults = Mutex::new(Vec::new());
     let (blind, open, took) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-    side_by_side(suite.units(), |unit| {
+    let part = std::env::var("GEVALS_PART").ok();
+    let part = part.as_deref().and_then(|text| text.split_once('/'));
+    let part: Option<(usize, usize)> = part.map(|(nth, of)| (nth.parse().unwrap(), of.parse().unwrap()));
+    let units: Vec<_> = suite
+        .units()
+        .iter()
+        .enumerate()
+        .filter(|(nth, _)| part.is_none_or(|(part, of)| nth % of == part))
+        .map(|(_, unit)| Arc::clone(unit))
+        .collect();
+    side_by_side(&units, |unit| {
         let new = suite.lifted_to(unit, target);
         // `original_and_conversion_do_the_same` proves these.
         if target == Target::Kubernetes && new.text == suite.lifted(unit).text {

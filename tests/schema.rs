@@ -268,7 +268,7 @@ fn empty_keys_are_valid_exactly_if_check_accepts_them() {
     let mut looked = BTreeMap::<(String, bool), usize>::new();
     let mut faults = Vec::new();
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for _ in 0..300 {
+    for _ in 0..if page::exhaustive() { 300 } else { 120 } {
         let (name, document) = document().new_tree(&mut runner).unwrap().current();
         let mut places = Vec::new();
         keys(&document, String::new(), &mut places);
