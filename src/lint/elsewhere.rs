@@ -264,11 +264,13 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
             || said.contains(file)
             || written.contains(&path);
         // A file that a command of setup creates under another name is mentioned in its text.
-        let in_text = view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file))
-            || super::facts::data(view).contains(file);
+        let in_text = || {
+            view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file))
+                || super::facts::data(view).contains(file)
+        };
         // `access.log.gz` is derived from `access.log`.
         let packed = file.rsplit_once('.').is_some_and(|(stem, _)| stem.contains('.') && said.contains(stem));
-        if whole && siblings && !each && !packed && !known && !in_text && !told.contains(&path) {
+        if whole && siblings && !each && !packed && !known && !told.contains(&path) && !in_text() {
             out.push(
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,

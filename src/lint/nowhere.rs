@@ -84,13 +84,12 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let folder = &path[..path.len() - file.len()];
         let siblings = said.contains(folder) || made.iter().any(|made| made.starts_with(folder));
         let stem = file.split('.').next().unwrap_or(file);
-        let known = is_known(view, said, file)
-            || made.contains(&path)
-            || is_known(view, said, &format!("{stem}*"))
-            // A program that setup starts may write it.
-            || super::facts::data(view).contains(file);
+        let known = is_known(view, said, file) || made.contains(&path) || is_known(view, said, &format!("{stem}*"));
         if whole && siblings && !known && !written.contains(&path) && !redirects && told.insert(path.clone()) {
-            out.push(finding(span, format!("neither the prompt nor the task mentions the file `{path}`")));
+            // A program that setup starts may write it. Its text is read only for this question.
+            if !super::facts::data(view).contains(file) {
+                out.push(finding(span, format!("neither the prompt nor the task mentions the file `{path}`")));
+            }
         }
     }
 }

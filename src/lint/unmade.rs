@@ -68,7 +68,9 @@ fn space(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics) 
         other.phase != PhaseKind::Verify && other.thing.space.as_ref().is_some_and(|own| own.shown() == space)
     });
     let is_reported = out.iter().any(|known| known.rule.name == UNKNOWN_NAMESPACE.name);
-    if !is_told && !is_used && !is_reported && whole(said, own) {
+    // A longer name in the prompt is another namespace.
+    let is_other = whole(said, space) && !own.starts_with(space);
+    if !is_told && !is_other && !is_used && !is_reported && whole(said, own) {
         out.push(
             Diagnostic::new(
                 &UNKNOWN_NAMESPACE,
@@ -142,6 +144,10 @@ fn claims(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics)
         }
         let asked = view.effects.in_phase(PhaseKind::Verify).find(|act| act.thing.kind == *kind && name(act).is_some());
         let Some((act, own)) = asked.and_then(|act| Some((act, name(act)?))) else { continue };
+        // If setup creates that one, the wrong reference may be what the agent must repair.
+        if made.iter().any(|act| act.thing.kind == *kind && name(act) == Some(own)) {
+            continue;
+        }
         let is_kin =
             own.starts_with(used.as_str()) || used.starts_with(own) || super::prompt_disagrees::is_kin(own, &used);
         if own != used && is_kin && whole(said, own) && !facts::elsewhere(view).verify.contains(&format!("/{used}")) {
@@ -182,14 +188,13 @@ fn marks(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     || starts && behind.starts_with(['=', '-'])
             })
         };
-        let setup = setup_text(view);
         let other =
             said.split(|c: char| c.is_whitespace()).filter_map(|word| word.split_once('=')).find(|(other, rest)| {
                 *other != key && rest.split(':').next().unwrap_or_default().trim_matches(['`', '"', '.', ',']) == key
             });
         if let Some((other, _)) = other
             && !is_key(said)
-            && !is_key(&setup)
+            && !is_key(&setup_text(view))
             && !elsewhere.verify.contains(&format!("\"{key}\"]"))
         {
             out.push(
