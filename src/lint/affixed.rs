@@ -1,6 +1,6 @@
 //! `orders_created_idx` in verify, where the prompt says to name the index `orders_created`.
 
-use super::{TaskView, facts, prompt_disagrees, texts};
+use super::{TaskView, facts, prompt_disagrees};
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::Diagnostics,
@@ -8,18 +8,17 @@ use crate::{
 
 /// Requires that the prompt tells the agent the name, that verify expects it with the affix of a kind, and that nothing else mentions that.
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(prompt) = &view.task.prompt else { return };
-    let said = texts::written(&prompt.text);
+    let Some((said, prompt)) = facts::prompt(view) else { return };
     let names: Vec<&str> = NAMED
-        .captures_iter(&said)
+        .captures_iter(said)
         .filter_map(|named| Some(named.get(1)?.as_str()))
         .filter(|name| name.len() > 3)
         .collect();
-    if names.is_empty() || DERIVES.is_match(&said) {
+    if names.is_empty() || DERIVES.is_match(said) {
         return;
     }
     let rest = &facts::elsewhere(view).rest;
-    for (span, text) in prompt_disagrees::expected(view) {
+    for (span, text) in super::expected::expected(view) {
         let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
         if !is_plain || said.contains(&text) || rest.contains(&text) {
             continue;
@@ -31,7 +30,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         let name = names.iter().find(bare);
         if let Some(name) = name.filter(|_| !out.iter().any(|known| known.span == span)) {
-            out.push(prompt_disagrees::disagrees(span, &text, name, prompt.text.span));
+            out.push(prompt_disagrees::disagrees(span, &text, name, prompt));
             return;
         }
     }
@@ -39,22 +38,21 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `archive/11/app.log` in verify, where the prompt says `archive/2024/` and setup creates `2024/11/app.log`.
 pub(super) fn without_part(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(prompt) = &view.task.prompt else { return };
-    let said = texts::written(&prompt.text);
+    let Some((said, prompt)) = facts::prompt(view) else { return };
     let places: Vec<(&str, &str)> =
-        PLACE.captures_iter(&said).filter_map(|place| Some((place.get(1)?.as_str(), place.get(2)?.as_str()))).collect();
+        PLACE.captures_iter(said).filter_map(|place| Some((place.get(1)?.as_str(), place.get(2)?.as_str()))).collect();
     if places.is_empty() {
         return;
     }
     let rest = &facts::elsewhere(view).rest;
-    for (span, text) in prompt_disagrees::expected(view) {
+    for (span, text) in super::expected::expected(view) {
         for line in text.lines().filter(|line| !said.contains(line) && !rest.contains(line)) {
             let other = places.iter().find(|(begin, part)| {
                 let behind = line.strip_prefix(begin).filter(|behind| behind.len() > 3 && !behind.starts_with(part));
                 behind.is_some_and(|behind| rest.contains(&format!("{part}{behind}")))
             });
             if let Some((begin, part)) = other.filter(|_| !out.iter().any(|known| known.span == span)) {
-                out.push(prompt_disagrees::disagrees(span, line, &format!("{begin}{part}"), prompt.text.span));
+                out.push(prompt_disagrees::disagrees(span, line, &format!("{begin}{part}"), prompt));
                 return;
             }
         }

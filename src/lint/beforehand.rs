@@ -2,10 +2,10 @@
 
 use super::{
     TaskView,
-    already_true::{self, ALREADY_TRUE},
-    elsewhere, facts,
+    already_true::ALREADY_TRUE,
+    elsewhere, facts, orders,
     owner::{has_name, place, runs, selected, words},
-    texts,
+    present, texts,
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -44,7 +44,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// `create a label "severity-high"`, where setup runs `gh label create severity-high`, for programs whose commands are
 /// not followed otherwise: the verb, the noun of the prompt and the name are words of one command.
 fn made(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
-    if !already_true::CREATES.is_match(said) {
+    if !orders::CREATES.is_match(said) {
         return;
     }
     let all: Vec<&Run<'_>> = runs(view, PhaseKind::Setup).collect();
@@ -65,11 +65,11 @@ fn made(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) 
                 quote.is_none_or(|quote| behind.starts_with(quote))
                     && noun(before).is_some_and(|noun| spelt.iter().any(|word| is_kind(word, &noun)))
             };
-            if !already_true::is_object(said, name, &already_true::CREATES, &is_noun) {
+            if !orders::is_object(said, name, &orders::CREATES, &is_noun) {
                 continue;
             }
             let gone = all[at + 1..].iter().any(|run| has_name(run, name) && deletes(run));
-            let Some(span) = already_true::looks_for(view, name).filter(|_| !gone) else { continue };
+            let Some(span) = present::looks_for(view, name).filter(|_| !gone) else { continue };
             found.push((span, place(run), format!("`{name}`")));
         }
     }
@@ -108,7 +108,7 @@ fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let is_script = |kind: &OperationKind| matches!(kind, OperationKind::Builtin("script" | "command"));
         view.task.setup.steps.iter().all(|step| is_script(&step.op.kind))
     };
-    if !already_true::DELETES.is_match(said) || opaque() || !only_scripts() {
+    if !orders::DELETES.is_match(said) || opaque() || !only_scripts() {
         return;
     }
     let mut told: Vec<&str> = Vec::new();
@@ -118,7 +118,7 @@ fn gone(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let parts = parts.map(|word| word.split('?').next().unwrap_or(word).rsplit('/').next().unwrap_or(word));
         let parts: Vec<&str> = parts.filter(|name| name.len() > 2).collect();
         for name in parts.iter().copied().filter(|name| !is_followed_by(said, name, &parts)) {
-            if told.contains(&name) || !already_true::is_object(said, name, &already_true::DELETES, &|_| true) {
+            if told.contains(&name) || !orders::is_object(said, name, &orders::DELETES, &|_| true) {
                 continue;
             }
             let Some(last) = setup.iter().rposition(|run| has_name(run, name)) else { continue };
@@ -192,7 +192,7 @@ fn named_values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, St
     let asked = facts::asked(view).iter().filter(|fact| fact.key == "value");
     for fact in asked {
         let value = fact.text();
-        if value.is_empty() || !already_true::is_asked(said, &value) {
+        if value.is_empty() || !orders::is_asked(said, &value) {
             continue;
         }
         let Some(name) = selected(view, fact).filter(|name| texts::has_word(said, name)) else { continue };

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{TaskView, already_true, facts, owner, texts, wrong_state::WRONG_STATE};
+use super::{TaskView, already_true, facts, orders, owner, texts, wrong_state::WRONG_STATE};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::asked::{Demand, Form},
@@ -36,7 +36,7 @@ struct Required {
 /// `maintenance=yes` is required of `web`, where the prompt asks for it in a sentence about `db` and says that `web` stays as it is.
 fn resources(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown();
-    if !already_true::KEEPS.is_match(&said) {
+    if !orders::KEEPS.is_match(&said) {
         return;
     }
     for required in required(view) {
@@ -50,7 +50,7 @@ fn resources(view: &TaskView<'_>, out: &mut Diagnostics) {
             said.match_indices(word).map(|(at, _)| at).filter(is_whole).map(|at| texts::sentence(&said, at)).collect()
         };
         let own = places(name);
-        let keeps = |sentence: &std::ops::Range<usize>| already_true::KEEPS.is_match(&said[sentence.clone()]);
+        let keeps = |sentence: &std::ops::Range<usize>| orders::KEEPS.is_match(&said[sentence.clone()]);
         let names = |sentence: &std::ops::Range<usize>| own.contains(sentence);
         if own.is_empty() || !own.iter().all(keeps) {
             continue;
@@ -59,7 +59,7 @@ fn resources(view: &TaskView<'_>, out: &mut Diagnostics) {
         // Each clause has a meaning of its own.
         let clauses = |sentence: &std::ops::Range<usize>| {
             let has = |clause: &&str| texts::has_word(clause, key) && texts::has_word(clause, value);
-            said[sentence.clone()].split([',', ';']).filter(has).any(|clause| !already_true::KEEPS.is_match(clause))
+            said[sentence.clone()].split([',', ';']).filter(has).any(|clause| !orders::KEEPS.is_match(clause))
         };
         let is_asked = of_key.iter().any(|sentence| of_value.contains(sentence) && clauses(sentence));
         if !is_asked || of_key.iter().any(names) {
@@ -284,7 +284,7 @@ fn waits(view: &TaskView<'_>, out: &mut Diagnostics) {
     };
     let own = |one: &Seen| one.variables.iter().find(|name| !shared.contains(name)).cloned();
     let sentence = |name: &str| said.find(name).map(|at| &said[texts::sentence(&said, at)]);
-    let is_named = |name: &str| sentence(name).is_some_and(|text| !already_true::KEEPS.is_match(text));
+    let is_named = |name: &str| sentence(name).is_some_and(|text| !orders::KEEPS.is_match(text));
     for (one, before) in &pairs {
         let twin = pairs.iter().find(|(other, _)| {
             other.path == one.path && own(other).is_some() && own(other) != own(one) && is_same_but(other, one, &own)

@@ -1,8 +1,8 @@
 //! Values of which there are only a few: verify expects another one than the prompt, or accepts both of two opposites.
 
 use super::{
-    TaskView, already_true, always_true::ALWAYS_TRUE, comparison::COMPARES_OTHERWISE, facts,
-    prompt_disagrees::disagrees, texts, wrong_state::WRONG_STATE,
+    TaskView, always_true::ALWAYS_TRUE, comparison::COMPARES_OTHERWISE, facts, orders, prompt_disagrees::disagrees,
+    texts, wrong_state::WRONG_STATE,
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -317,7 +317,7 @@ fn is_told(said: &str, value: &str, is_number: bool) -> bool {
         let whole = texts::sentence(said, *at);
         let (head, sentence) = (&said[whole.start..*at], &said[whole.clone()]);
         let quoted = said[..*at].ends_with(['"', '`']) && said[at + length..].starts_with(['"', '`']);
-        let asks = PUTS.is_match(head) && !already_true::KEEPS.is_match(sentence) || STAYS.is_match(head);
+        let asks = PUTS.is_match(head) && !orders::KEEPS.is_match(sentence) || STAYS.is_match(head);
         let is_state = STATE.is_match(said[..*at].trim_end_matches(['"', '`']));
         (asks || quoted && !is_number && SAYS.is_match(head)) && !is_state && !GONE.is_match(sentence)
     };

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 
 use rustc_hash::FxHashSet;
 
-use super::{TaskView, already_true, lasting, posted, released};
+use super::{TaskView, lasting, orders, posted, released};
 use crate::{
     ascii::{Ascii, ascii},
     bash::tools,
@@ -335,9 +335,7 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
             && !made
             && !gone
             && !told.contains(&name)
-            && already_true::is_object(&said, &name, &already_true::MAKES, &|before| {
-                super::texts::speaks_of(view, before, kind)
-            })
+            && orders::is_object(&said, &name, &orders::MAKES, &|before| super::texts::speaks_of(view, before, kind))
         {
             let mut finding = Diagnostic::new(
                 &released::RESOURCE_NOT_RELEASED,
@@ -362,7 +360,7 @@ fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let said = model.prompt.shown();
-    let makes = already_true::MAKES_AGAIN.is_match(&said);
+    let makes = orders::MAKES_AGAIN.is_match(&said);
     let deletes = |phase| model.in_phase(phase).filter(|act| act.verb == Verb::Deletes);
     let mut told: Vec<String> = Vec::new();
     for act in deletes(PhaseKind::Setup) {
@@ -394,7 +392,7 @@ fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
             || deletes(PhaseKind::Cleanup).any(gone)
             || model.in_phase(PhaseKind::Setup).any(|made| made.verb == Verb::Creates && made.thing.may_be(thing))
             || !model.in_phase(PhaseKind::Cleanup).any(in_use) && is_named()
-            || !(already_true::is_object(&said, short, &already_true::MAKES_AGAIN, &|_| true)
+            || !(orders::is_object(&said, short, &orders::MAKES_AGAIN, &|_| true)
                 || makes && super::texts::has_word(&said, short) && is_one_of_several(act))
         {
             continue;

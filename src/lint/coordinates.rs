@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::{
-    TaskView, already_true,
+    TaskView,
     elsewhere::{UNKNOWN_RESOURCE, out_has},
-    facts, owner,
+    facts, orders, owner,
     prompt_disagrees::{PROMPT_DISAGREES, disagrees},
     texts,
 };
@@ -149,7 +149,7 @@ fn numbers(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         step.walk(&mut |step| {
             let mut found = false;
             step.expect.iter().for_each(|(_, expect)| {
-                expect.templates(&mut |text| found |= already_true::is_asked(said, &texts::written(text)));
+                expect.templates(&mut |text| found |= orders::is_asked(said, &texts::written(text)));
             });
             changed.extend(found.then_some(step.key));
         });

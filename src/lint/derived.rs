@@ -4,8 +4,9 @@ use rustc_hash::FxHashSet;
 
 use super::{
     TaskView,
-    already_true::{self, ALREADY_TRUE},
+    already_true::ALREADY_TRUE,
     facts::{self, Fact, alike},
+    orders,
     prompt_disagrees::PROMPT_DISAGREES,
     prompt_numbers, texts,
     values::IMPOSSIBLE_VALUE,
@@ -236,7 +237,7 @@ fn keyed(lower: &str, fact: &Fact) -> Option<String> {
     let mut found: FxHashSet<String> = FxHashSet::default();
     for (at, _) in lower.match_indices(noun.as_str()) {
         let sentence = &lower[texts::sentence(lower, at)];
-        if RELATIVE.is_match(sentence) || already_true::KEEPS.is_match(sentence) {
+        if RELATIVE.is_match(sentence) || orders::KEEPS.is_match(sentence) {
             return None;
         }
         let head = &lower[..at];
@@ -277,7 +278,7 @@ pub(super) fn booleans(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut places = lower.match_indices(&phrase).map(|(at, _)| clause(at)).peekable();
         let is_asked = places.peek().is_some()
             && places.all(|sentence| {
-                !already_true::KEEPS.is_match(sentence) && !sentence.contains(" no ") && CHANGES.is_match(sentence)
+                !orders::KEEPS.is_match(sentence) && !sentence.contains(" no ") && CHANGES.is_match(sentence)
             });
         let mut given = facts::given(view).iter().filter(|given| given.key == fact.key).peekable();
         let Some(made) = given.peek().map(|given| given.span) else { continue };

@@ -1,7 +1,7 @@
 //! Verify that does the agent's work itself.
 
 use super::{
-    TaskView, already_true,
+    TaskView, orders,
     owner::{self, place, runs},
     texts,
 };
@@ -53,9 +53,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             CALLED.is_match(&said[..at]) && !said[at + name.len()..].starts_with(part)
         });
-        let is_asked = called
-            || ensures && said.contains(&name)
-            || already_true::is_object(&said, &name, &already_true::MAKES, &speaks);
+        let is_asked =
+            called || ensures && said.contains(&name) || orders::is_object(&said, &name, &orders::MAKES, &speaks);
         if !is_asked {
             continue;
         }

@@ -2,8 +2,8 @@
 
 use super::{
     TaskView,
-    already_true::{self, ALREADY_TRUE},
-    facts,
+    already_true::ALREADY_TRUE,
+    facts, orders,
     requests::{self, Request},
     texts,
     wrong_state::WRONG_STATE,
@@ -34,9 +34,8 @@ struct Wanted<'a> {
 /// `equals: OLD` for a field to which setup gives `OLD`, if the prompt says `has left OLD` or `from OLD to NEW`. Requires that nothing else
 /// expects a value of this field.
 pub(super) fn former(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(prompt) = &view.task.prompt else { return };
-    let said = texts::written(&prompt.text);
-    if !LEAVES.is_match(&said) {
+    let Some((said, prompt)) = facts::prompt(view) else { return };
+    if !LEAVES.is_match(said) {
         return;
     }
     let all = wanted(view);
@@ -47,7 +46,7 @@ pub(super) fn former(view: &TaskView<'_>, out: &mut Diagnostics) {
     for one in &all {
         let Some((span, value)) = equal(one).filter(|(_, value)| value.len() > 2) else { continue };
         let is_only = || all.iter().filter(|other| other.field == one.field && equal(other).is_some()).count() == 1;
-        if PAST.contains(&one.field.as_str()) || !is_left(&said, &value) || !is_only() {
+        if PAST.contains(&one.field.as_str()) || !is_left(said, &value) || !is_only() {
             continue;
         }
         let made = sent(view).into_iter().find(|sent| sent.field == one.field && sent.text == value);
@@ -59,7 +58,7 @@ pub(super) fn former(view: &TaskView<'_>, out: &mut Diagnostics) {
                     format!("verify expects `{value}`, the value before the change that the prompt asks for"),
                 )
                 .label(made.span, "setup sets it here")
-                .label(prompt.text.span, "the task of the agent")
+                .label(prompt, "the task of the agent")
                 .help("check for the state that the agent must bring about"),
             );
         }
@@ -72,8 +71,8 @@ fn is_left(said: &str, value: &str) -> bool {
     let (Some((at, _)), None) = (places.next(), places.next()) else { return false };
     let before = said[..at].trim_end_matches(['`', '"']);
     let behind = said[at + value.len()..].trim_start_matches(['`', '"']);
-    let sentence = &said[already_true::sentence(said, at)];
-    if already_true::KEEPS.is_match(sentence) && !before.ends_with(" has left ") {
+    let sentence = &said[orders::sentence(said, at)];
+    if orders::KEEPS.is_match(sentence) && !before.ends_with(" has left ") {
         return false;
     }
     LEFT.is_match(before)
@@ -138,8 +137,8 @@ pub(super) fn said_before(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// Whether the prompt says of a text that it stays.
 fn is_kept(said: &str, text: &str) -> bool {
-    let sentence = |at| &said[already_true::sentence(said, at)];
-    said.match_indices(text).any(|(at, _)| already_true::KEEPS.is_match(sentence(at)))
+    let sentence = |at| &said[orders::sentence(said, at)];
+    said.match_indices(text).any(|(at, _)| orders::KEEPS.is_match(sentence(at)))
 }
 
 /// `total: 2` for a collection that setup empties and then fills with two members, if the prompt asks for another one.
@@ -148,7 +147,7 @@ pub(super) fn totals(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown();
     let all = wanted(view);
     let counts = || all.iter().filter_map(|one| Some((one, counted(one)?)));
-    if counts().next().is_none() || already_true::DELETES.is_match(&said) || !view.effects.sees(PhaseKind::Setup) {
+    if counts().next().is_none() || orders::DELETES.is_match(&said) || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
     let requests = requests::requests(view);

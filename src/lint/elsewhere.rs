@@ -186,7 +186,7 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
                     };
                     let said = spelt(&view.effects.prompt);
                     let is_told = has_word(&said, &spelt(name))
-                        && (super::already_true::MAKES.is_match(&said)
+                        && (super::orders::MAKES.is_match(&said)
                             || is_called(view, &said, &spelt(name), "serviceaccount"));
                     let nobody = name.is_known() && spelt(name) != "default" && !is_told;
                     let sees = view.task.prompt.is_some() && view.effects.sees(PhaseKind::Setup);
@@ -235,7 +235,7 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() || !model.sees(PhaseKind::Setup) {
         return;
     }
-    let read = super::prompt_disagrees::read_paths(view);
+    let read = super::expected::read_paths(view);
     if read.is_empty() {
         return;
     }
@@ -377,7 +377,7 @@ fn called_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && !has_word(&other.verify, word)
                 && !has_word(&other.rest, word)
                 && !model.acts.iter().any(|act| act.thing.name.as_ref().and_then(Value::literal) == Some(word))
-                && !super::already_true::is_object(&said, word, &super::already_true::MAKES, &|_| true)
+                && !super::orders::is_object(&said, word, &super::orders::MAKES, &|_| true)
         });
         if let Some((_, word)) = others.next() {
             out.push(
@@ -1015,7 +1015,7 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let moved = of_key.is_empty().then(|| known_labels.iter().find(|(_, known)| known == value)).flatten();
             let known = match (of_key.first(), moved) {
                 _ if labels.is_none() || told || is_own || has => None,
-                (Some((_, known)), _) if !has_word(said, value) || !super::already_true::MAKES.is_match(said) => {
+                (Some((_, known)), _) if !has_word(said, value) || !super::orders::MAKES.is_match(said) => {
                     Some(format!("{key}={known}"))
                 }
                 (None, Some((other, value))) => Some(format!("{other}={value}")),

@@ -165,7 +165,7 @@ fn passes_without(view: &TaskView<'_>, script: &ScriptView<'_>) -> Option<Diagno
             let asks = said
                 .match_indices(file)
                 .map(|(at, _)| &said[super::texts::sentence(&said, at)])
-                .any(|sentence| !super::already_true::DELETES.is_match(sentence));
+                .any(|sentence| !super::orders::DELETES.is_match(sentence));
             if ends && !told.is_empty() && told.iter().all(|s| says(s) && !skips(s)) && asks {
                 found.get_or_insert_with(|| {
                     Diagnostic::new(

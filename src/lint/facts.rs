@@ -24,7 +24,7 @@ use crate::{
         shell::Run,
         value::Value,
     },
-    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind, Step, Task},
+    hir::{Arg, ArgKind, Def, OperationKind, Part, PhaseKind, Step, Task},
     source::{Span, mentions, resolve},
 };
 
@@ -36,6 +36,9 @@ pub struct Facts<'a> {
     manifests: OnceCell<Vec<(String, Span)>>,
     asked: OnceCell<Vec<Fact>>,
     elsewhere: OnceCell<Elsewhere>,
+    prompt: OnceCell<Option<(String, Span)>>,
+    known: OnceCell<Known>,
+    expected: OnceCell<Vec<(Span, String)>>,
     data: OnceCell<String>,
     words: OnceCell<FxHashSet<String>>,
     declared: OnceCell<FxHashSet<String>>,
@@ -60,6 +63,11 @@ impl<'a> Facts<'a> {
     /// The questions that verify asks, computed by `find` on first use.
     pub(super) fn questions(&self, find: impl FnOnce() -> Vec<Question<'a>>) -> &[Question<'a>] {
         self.questions.get_or_init(find)
+    }
+
+    /// The values that verify expects, computed by `find` on first use.
+    pub(super) fn expected(&self, find: impl FnOnce() -> Vec<(Span, String)>) -> &[(Span, String)] {
+        self.expected.get_or_init(find)
     }
 
     /// The faults of filters, computed by `find` on first use.
@@ -177,6 +185,72 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
         push(Some(PhaseKind::Verify), &expected_files(view));
         found
     })
+}
+
+/// The prompt as it is written, and where.
+pub(super) fn prompt<'a>(view: &TaskView<'a>) -> Option<(&'a str, Span)> {
+    let found = view.facts.prompt.get_or_init(|| {
+        let prompt = view.task.prompt.as_ref()?;
+        Some((texts::written(&prompt.text), prompt.text.span))
+    });
+    found.as_ref().map(|(text, span)| (text.as_str(), *span))
+}
+
+/// All texts of a task except its prompt: those of verify, and the others. In contrast to [`Elsewhere`], with the
+/// messages of scripts, and without the names in holes.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) verified: String,
+    pub(super) others: String,
+}
+
+impl Known {
+    pub(super) fn anywhere(&self, word: &str) -> bool {
+        texts::has_word(&self.verified, word) || texts::has_word(&self.others, word)
+    }
+}
+
+pub(super) fn known<'a>(view: &TaskView<'a>) -> &'a Known {
+    view.facts.known.get_or_init(|| {
+        let mut known = Known::default();
+        let env = view.task.env.iter();
+        env.for_each(|(_, template)| known.others.push_str(&format!("{}\n", texts::written(template))));
+        for script in view.scripts {
+            let text = if script.phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
+            text.push_str(&script.content.text);
+            text.push('\n');
+        }
+        view.task.walk(&mut |phase, step| {
+            let text = if phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
+            let mut add = |arg: &Arg<Def>| {
+                // Names in holes are not words of the text.
+                arg.templates(&mut |template| {
+                    template.parts.iter().for_each(|part| match part {
+                        Part::Text(part) => text.push_str(part),
+                        Part::Hole(_) => text.push(' '),
+                    });
+                    text.push('\n');
+                });
+                constants_in(arg, text);
+            };
+            step.args.iter().for_each(|(_, arg)| add(arg));
+            step.expect.iter().for_each(|(_, arg)| add(arg));
+        });
+        known
+    })
+}
+
+/// Appends the keys of an argument and its values that are not texts, one per line.
+pub(super) fn constants_in(arg: &Arg<Def>, text: &mut String) {
+    match &arg.kind {
+        ArgKind::Record(fields) => fields.iter().for_each(|(key, inner)| {
+            text.push_str(&format!("{}\n", key.value));
+            constants_in(inner, text);
+        }),
+        ArgKind::List(items) => items.iter().for_each(|item| constants_in(item, text)),
+        ArgKind::Text(_) => {}
+        _ => text.push_str(&format!("{}\n", arg.as_value().unwrap_or_default())),
+    }
 }
 
 /// The texts of the files with which steps of verify compare resources: `expected: quota.yaml`.

@@ -1,7 +1,7 @@
 //! What outlives a task although it has no namespace to be deleted with: Compose projects, changes to nodes, databases and their roles.
 
 use super::{
-    TaskView, already_true, facts, foreign::DELETES_FOREIGN_RESOURCE, released::RESOURCE_NOT_RELEASED, texts::has_word,
+    TaskView, facts, foreign::DELETES_FOREIGN_RESOURCE, orders, released::RESOURCE_NOT_RELEASED, texts::has_word,
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -299,7 +299,7 @@ fn nodes(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .in_phase(PhaseKind::Verify)
                 .find(|act| act.thing.system == "kubernetes" && act.thing.kind == "node" && act.thing.name.is_some())?;
             let name = node.thing.name.as_ref()?.shown();
-            (verb != "drain" && reads && verbs.is_match(&said) && !already_true::KEEPS.is_match(&said))
+            (verb != "drain" && reads && verbs.is_match(&said) && !orders::KEEPS.is_match(&said))
                 .then_some((node.span, name))
         };
         // Verify then checks that the agent has undone it.

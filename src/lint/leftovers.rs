@@ -120,7 +120,7 @@ fn asked<'a>(view: &'a TaskView<'_>) -> Vec<Act> {
         })
         .cloned()
         .collect();
-    for (span, path) in super::prompt_disagrees::read_paths(view) {
+    for (span, path) in super::expected::read_paths(view) {
         let thing =
             Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(Value::text(path)) };
         found.push(Act {

@@ -156,8 +156,7 @@ fn versions(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let is_version = |text: &str| VERSION.find_iter(text).next().is_some_and(|m| m.as_str() == text);
-    let mut asked = super::prompt_disagrees::expected(view);
-    asked.retain(|(_, text)| is_version(text));
+    let asked: Vec<_> = super::expected::expected(view).filter(|(_, text)| is_version(text)).collect();
     if asked.is_empty() {
         return;
     }
@@ -506,7 +505,7 @@ impl Known {
             // `the status of all orders to refunded`, for `status = 'refund'`.
             let field = suspect.field.as_deref()?;
             let start = self.said.find(field)?;
-            let sentence = super::already_true::sentence(&self.said, start);
+            let sentence = super::orders::sentence(&self.said, start);
             let rest = self.said.get(start + field.len()..sentence.end)?;
             let told = VALUE.captures_iter(rest).filter_map(|found| Some(found.get(1)?.as_str()));
             told.into_iter().find(|told| is_near(text, told)).map(str::to_owned)

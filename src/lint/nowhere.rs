@@ -5,9 +5,8 @@ use std::{cell::LazyCell, collections::BTreeSet};
 use super::{
     TaskView,
     elsewhere::{UNKNOWN_RESOURCE, is_known, is_told_apart, written},
-    facts,
-    prompt_disagrees::{absent_paths, read_paths},
-    texts,
+    expected::{absent_paths, read_paths},
+    facts, texts,
 };
 use crate::{
     ascii::{Ascii, ascii},

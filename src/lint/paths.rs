@@ -3,11 +3,11 @@
 use super::{
     TaskView,
     elsewhere::UNKNOWN_RESOURCE,
+    expected::{absent_paths, read_paths},
     facts,
     misspelt::is_slip,
     odd_word::ODD_WORD,
     owner,
-    prompt_disagrees::{absent_paths, read_paths},
 };
 use crate::{
     ascii::{Ascii, ascii},

@@ -1,7 +1,7 @@
 //! Objects that setup creates with POST requests or tools, whose address or ID only the response or the body contains.
 
 use super::{
-    TaskView, already_true,
+    TaskView, orders,
     released::RESOURCE_NOT_RELEASED,
     requests::{self, Request},
     texts,
@@ -229,7 +229,7 @@ fn brief(url: &str) -> String {
 
 /// Whether verify expects that the agent has deleted the object.
 fn is_gone(view: &TaskView<'_>, post: &Request, key: &Value) -> bool {
-    if already_true::DELETES.is_match(&view.effects.prompt.shown()) {
+    if orders::DELETES.is_match(&view.effects.prompt.shown()) {
         return true;
     }
     let mut gone = false;
@@ -280,7 +280,7 @@ fn siblings(view: &TaskView<'_>, out: &mut Diagnostics) {
     if made.len() < 2
         || of(PhaseKind::Cleanup).next().is_none()
         || !of(PhaseKind::Cleanup).all(deletes)
-        || already_true::DELETES.is_match(&view.effects.prompt.shown())
+        || orders::DELETES.is_match(&view.effects.prompt.shown())
     {
         return;
     }

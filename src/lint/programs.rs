@@ -1,8 +1,7 @@
 //! Programs of steps in other languages than the shell: variables that their step does not set, and errors reported as success.
 
 use super::{
-    TaskView, already_true::DELETES, error_branch::ERROR_BRANCH_CONTINUES, facts, texts::has_word,
-    unset::UNSET_VARIABLE,
+    TaskView, error_branch::ERROR_BRANCH_CONTINUES, facts, orders::DELETES, texts::has_word, unset::UNSET_VARIABLE,
 };
 use crate::{
     ascii::{Ascii, ascii},

@@ -3,9 +3,11 @@
 use std::cell::LazyCell;
 
 use super::{
-    TaskView, facts,
+    TaskView,
+    expected::read_paths,
+    facts,
     facts::Fact,
-    prompt_disagrees::{PROMPT_DISAGREES, disagrees, read_paths},
+    prompt_disagrees::{PROMPT_DISAGREES, disagrees},
     quantity::Quantity,
     texts,
 };
@@ -18,9 +20,7 @@ use crate::{
 
 /// Runs the checks of `prompt-disagrees` for values of these forms.
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(prompt) = &view.task.prompt else { return };
-    let said = texts::written(&prompt.text);
-    let (said, prompt) = (said.as_str(), prompt.text.span);
+    let Some((said, prompt)) = facts::prompt(view) else { return };
     zones(view, said, prompt, out);
     durations(view, said, prompt, out);
     similar_path(view, said, prompt, out);
@@ -37,7 +37,7 @@ fn zones(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     if elsewhere.verify.contains(*told) {
         return;
     }
-    for (span, text) in super::prompt_disagrees::expected(view) {
+    for (span, text) in super::expected::expected(view) {
         let is_zone = ZONE.find_iter(&text).any(|found| found.as_str() == text.trim());
         if is_zone && !elsewhere.rest.contains(text.trim()) {
             out.push(disagrees(span, text.trim(), told, prompt));
@@ -224,7 +224,7 @@ fn in_parentheses(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagn
             && !text.eq_ignore_ascii_case(value.as_str())
             && !texts::has_word(&HOLE.replace_all(said, |_| " ".to_owned()), &text)
             && !facts::elsewhere(view).verify.contains(value.as_str())
-            && !super::already_true::KEEPS.is_match(sentence)
+            && !super::orders::KEEPS.is_match(sentence)
         {
             out.push(disagrees(fact.span, &text, value.as_str(), prompt));
         }

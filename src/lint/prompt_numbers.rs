@@ -11,10 +11,9 @@ use crate::{
 };
 
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(prompt) = &view.task.prompt else { return };
-    let said = texts::written(&prompt.text);
-    counted(view, &said, prompt.text.span, out);
-    transposed(view, &said, prompt.text.span, out);
+    let Some((said, prompt)) = facts::prompt(view) else { return };
+    counted(view, said, prompt, out);
+    transposed(view, said, prompt, out);
 }
 
 const WORDS: [&str; 12] =
@@ -39,7 +38,7 @@ fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
         let mut told: BTreeSet<u64> = BTreeSet::new();
         let mut shown = None;
         for (at, _) in lower.match_indices(noun) {
-            let sentence = super::already_true::sentence(&lower, at);
+            let sentence = super::orders::sentence(&lower, at);
             // A number in a sentence about a change or a part is not the total.
             if RELATIVE.is_match(&lower[sentence]) {
                 return;
@@ -106,8 +105,8 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
         Some((script.content.span(at..at + run.len()), run.to_owned(), other))
     });
     let in_steps = || {
-        let expected = prompt_disagrees::expected(view).into_iter();
-        expected.filter_map(|(span, text)| other(&text, "").map(|other| (span, text, other))).next()
+        let expected = super::expected::expected(view);
+        expected.filter_map(|(span, text)| other(text, "").map(|other| (span, text.to_owned(), other))).next()
     };
     let found = in_scripts.next().or_else(in_steps);
     if let Some((span, number, other)) = found {

@@ -1,10 +1,6 @@
 //! The new value that the prompt gives is the one that setup already sets: nothing has to change.
 
-use super::{
-    TaskView,
-    already_true::{ALREADY_TRUE, KEEPS},
-    facts, texts,
-};
+use super::{TaskView, already_true::ALREADY_TRUE, facts, orders::KEEPS, texts};
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    TaskView, already_true,
+    TaskView,
     cluster::{UNKNOWN_NAMESPACE, whole},
     elsewhere::UNKNOWN_RESOURCE,
-    facts, requests,
+    facts, orders, requests,
     texts::{self, has_word},
 };
 use crate::{
@@ -66,7 +66,7 @@ fn members(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let said = model.prompt.shown();
-    if already_true::MAKES.is_match(&said) {
+    if orders::MAKES.is_match(&said) {
         return;
     }
     let rest = &facts::elsewhere(view).rest;

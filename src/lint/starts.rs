@@ -4,7 +4,7 @@
 use super::{
     TaskView,
     already_true::{self, ALREADY_TRUE},
-    facts, owner, texts,
+    facts, orders, owner, texts,
     wrong_state::WRONG_STATE,
 };
 use crate::{
@@ -50,7 +50,7 @@ fn ordered(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
     let asked = facts::asked(view);
     for (verbs, states) in known {
-        let Some(verb) = verbs.iter().find(|verb| already_true::is_ordered(said, verb)) else { continue };
+        let Some(verb) = verbs.iter().find(|verb| orders::is_ordered(said, verb)) else { continue };
         for (key, value) in *states {
             let mut given = facts::given(view).iter().filter(|fact| fact.key == *key).peekable();
             let Some(first) = given.peek().map(|fact| fact.span) else { continue };
@@ -166,7 +166,7 @@ fn listed(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         if let Some(asked) = asked.filter(|asked| {
             !is_gone
                 && !asked.starts_with(old.as_str())
-                && already_true::is_object(said, asked, &already_true::MAKES_AGAIN, &|_| true)
+                && orders::is_object(said, asked, &orders::MAKES_AGAIN, &|_| true)
         }) {
             let message = format!("`{pattern}` also matches `{old}`, which setup creates, not only `{asked}`");
             push(view, question.span, made.span, message, out);

@@ -4,10 +4,11 @@ use std::cell::LazyCell;
 
 use super::{
     TaskView,
-    already_true::{ALREADY_TRUE, KEEPS, sentence},
+    already_true::ALREADY_TRUE,
     answers::{self, Wanted},
     facts,
     made::{self, Cell, Query, Selected, Table},
+    orders::{KEEPS, sentence},
     prompt_disagrees::{PROMPT_DISAGREES, disagrees},
     prompt_numbers::number,
     texts::has_word,

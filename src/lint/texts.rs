@@ -219,3 +219,12 @@ pub(super) fn are_opposites(one: &str, other: &str) -> bool {
 pub(super) static FORWARDS: Ascii = ascii(
     r"(?i)\bport (\d+),? (?:of the service )?(?:(?:that |which )?forwards to (?:the )?(?:(?:container|target) )?port|to (?:the )?(?:container port|target port|targetPort|container's port)) (\d+)",
 );
+
+/// Words after a key that are no values.
+#[rustfmt::skip]
+pub(super) const FILLERS: [&str; 37] = [
+    "the", "a", "an", "it", "its", "be", "that", "this", "each", "all", "both", "one", "your", "their", "what", "something", "is", "are", "has",
+    "must", "should", "with", "and", "or", "of", "to", "in", "on", "for", "from", "default", "name", "type", "which", "as", "not", "by",
+];
+
+pub(super) static QUOTED: Ascii = ascii("[`\"']([^`\"'\n]+)[`\"']|\\b([a-z]+[/-][a-z0-9./-]*[a-z0-9])\\b");

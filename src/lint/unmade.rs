@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    TaskView, already_true,
+    TaskView,
     cluster::{UNKNOWN_NAMESPACE, whole},
     elsewhere::UNKNOWN_RESOURCE,
-    facts, owner,
+    facts, orders, owner,
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -86,7 +86,7 @@ fn space(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics) 
 /// Setup creates the autoscaler `search-hpa`; verify reads `search`, which nothing creates.
 fn longer_name(view: &TaskView<'_>, said: &str, made: &[&Act], out: &mut Diagnostics) {
     // The agent may be asked to create one.
-    if already_true::MAKES.is_match(said) || RENAMES.is_match(said) {
+    if orders::MAKES.is_match(said) || RENAMES.is_match(said) {
         return;
     }
     // The only one of its kind.

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{
     EvalView, TaskView,
+    expected::{absent_paths, read_paths},
     pattern::{Names, Texts, matches_all, matches_none},
-    prompt_disagrees::{absent_paths, read_paths},
 };
 use crate::{
     builtin::expect::JsonType,

@@ -1,7 +1,7 @@
 //! Verify requires a change of what the prompt says must not be changed.
 
 use super::{
-    TaskView, already_true, facts,
+    TaskView, facts, orders,
     owner::{EXCEPT, has_name, is_forbidden, place, read_at, read_by, runs, words},
     texts,
     wrong_state::WRONG_STATE,
@@ -185,12 +185,12 @@ fn rows(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         }
         for turned in TURNED.captures_iter(said) {
             let (Some(old), Some(new)) = (turned.get(1), turned.get(2)) else { continue };
-            let sentence = &said[already_true::sentence(said, old.start())];
+            let sentence = &said[orders::sentence(said, old.start())];
             let has = |word: &&str| texts::has_word(sentence, word);
             if literals.contains(&old.as_str())
                 && !EXCEPT.is_match(sentence)
                 && literals.iter().all(has)
-                && already_true::is_asked(said, new.as_str())
+                && orders::is_asked(said, new.as_str())
                 && !super::elsewhere::out_has(out, span)
             {
                 let (old, new) = (old.as_str(), new.as_str());

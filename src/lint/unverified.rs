@@ -1,6 +1,6 @@
 //! Values that the prompt tells the agent to set, but verify never checks.
 
-use super::{TaskView, UnderView, already_true, facts, quantity::Quantity, texts};
+use super::{TaskView, UnderView, facts, orders, quantity::Quantity, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::value::Value,
@@ -16,19 +16,18 @@ rule! {
 /// Requires that the prompt tells the agent to set a value (`set the mode to live`, `with 3 replicas`), that the value
 /// appears nowhere else in the task or the assertions of the eval in any form, and that verify decides by itself, without a judge.
 pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
-    let Some(prompt) = &view.task.prompt else { return };
+    let Some((said, prompt)) = facts::prompt(view) else { return };
     // An empty model: only findings outside of the task are wanted.
     let is_modeled = view.effects.prompt != Value::default();
     if !is_modeled || view.task.verify.steps.is_empty() || judged(view) {
         return;
     }
-    let said = texts::written(&prompt.text);
-    let mut wanted = wanted(&said);
-    wanted.extend(made(&said));
-    wanted.extend(attributes(&said));
-    wanted.extend(published(&said));
-    let sentences = sentences(&said);
-    if wanted.is_empty() && sentences.is_empty() || has_one_of(&said, &SHOWS) || is_dry(&said) {
+    let mut wanted = wanted(said);
+    wanted.extend(made(said));
+    wanted.extend(attributes(said));
+    wanted.extend(published(said));
+    let sentences = sentences(said);
+    if wanted.is_empty() && sentences.is_empty() || has_one_of(said, &SHOWS) || is_dry(said) {
         return;
     }
     let mut known = facts::elsewhere(view).verify.clone();
@@ -72,7 +71,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             out.push(
                 Diagnostic::new(
                     &VALUE_NOT_VERIFIED,
-                    prompt.text.span,
+                    prompt,
                     format!("the prompt asks for `{value}`, but verify does not check it"),
                 )
                 .help("check this value in verify: otherwise an agent passes that uses a different one"),
@@ -166,7 +165,7 @@ fn wanted(said: &str) -> Vec<String> {
             if !is_value || !counts || text.is_empty() || text.len() < 2 && !is_number {
                 continue;
             }
-            let sentence = already_true::sentence(said, start);
+            let sentence = orders::sentence(said, start);
             let head = &said[sentence.start..at];
             // `Set the mode to live, and leave the queue`: consider each clause separately.
             let clause = head.rfind([',', ';', '(']).map_or(head, |mark| &head[mark..]);
@@ -176,9 +175,9 @@ fn wanted(said: &str) -> Vec<String> {
             let gives = has_one_of(head, &GIVES) || head.to_ascii_lowercase().contains("roll out");
             if gives
                 && !last_word(clause).is_some_and(|word| AWAY.contains(&word))
-                && !already_true::KEEPS.is_match(clause)
-                && !already_true::KEEPS.is_match(rest)
-                && !already_true::DELETES.is_match(clause)
+                && !orders::KEEPS.is_match(clause)
+                && !orders::KEEPS.is_match(rest)
+                && !orders::DELETES.is_match(clause)
                 && !found.iter().any(|known| known == text)
             {
                 found.push(text.to_owned());
@@ -199,14 +198,13 @@ fn attributes(said: &str) -> Vec<String> {
                 continue;
             };
             let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-            let sentence = already_true::sentence(said, at);
+            let sentence = orders::sentence(said, at);
             let head = &said[sentence.start..at];
             let clause = rest.split([',', ';', '.', '\n']).next().unwrap_or_default();
             // `a list of all tickets with the status `open``: this selects something.
             let is_given = has_one_of(head, &MAKES) && !has_one_of(head, &SELECTS);
-            let is_kept = already_true::KEEPS.is_match(head)
-                || already_true::KEEPS.is_match(clause)
-                || already_true::DELETES.is_match(head);
+            let is_kept =
+                orders::KEEPS.is_match(head) || orders::KEEPS.is_match(clause) || orders::DELETES.is_match(head);
             if text.len() > 2 && text.chars().all(part) && is_given && !is_kept {
                 found.push(text.to_owned());
             }
@@ -224,16 +222,12 @@ fn published(said: &str) -> Vec<String> {
             let is_version = text.matches('.').count() > 0
                 && text.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit())
                 && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'));
-            let sentence = already_true::sentence(said, at);
+            let sentence = orders::sentence(said, at);
             let head = &said[sentence.start..at];
             let near: Vec<&str> = words(head).rev().take(3).collect();
             let is_object = near.iter().position(|word| PUBLISHES.contains(&word.to_lowercase().as_str()));
             let is_object = is_object.is_some_and(|verb| !near[..verb].iter().any(|word| LEADS.contains(word)));
-            if is_version
-                && is_object
-                && !already_true::KEEPS.is_match(head)
-                && !already_true::DELETES.is_match(&said[at..])
-            {
+            if is_version && is_object && !orders::KEEPS.is_match(head) && !orders::DELETES.is_match(&said[at..]) {
                 found.push(text.to_owned());
             }
         }
@@ -289,10 +283,10 @@ const PUBLISHES: [&str; 7] = ["publish", "release", "cut", "create", "draft", "t
 fn made(said: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut add = |at: usize, verbs: &[&str], text: &str| {
-        let sentence = already_true::sentence(said, at);
+        let sentence = orders::sentence(said, at);
         let head = &said[sentence.start..at];
         // The verb may be in an earlier clause: `create a tag, named v2`.
-        let is_kept = already_true::KEEPS.is_match(&said[sentence.clone()]) || already_true::DELETES.is_match(head);
+        let is_kept = orders::KEEPS.is_match(&said[sentence.clone()]) || orders::DELETES.is_match(head);
         if has_one_of(head, verbs) && !is_kept && text.len() > 2 && !has_one_of(text, &LOOSE) {
             found.push(text.to_owned());
         }
@@ -317,7 +311,7 @@ fn made(said: &str) -> Vec<String> {
             let text = token(&said[at + lead.len()..]).trim_matches(['`', '"', '\'']);
             let name = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             let is_path = text.contains('/') && !text.contains(['{', '$', '*', ':']);
-            let is_far = already_true::sentence(said, at).start + 80 < at;
+            let is_far = orders::sentence(said, at).start + 80 < at;
             if is_path && !is_far {
                 add(at, &COPIES, if text.ends_with('/') { text.trim_end_matches('/') } else { name });
             }
@@ -332,7 +326,7 @@ fn quoted_objects(said: &str) -> impl Iterator<Item = (usize, &str)> {
         let before = &said[..at];
         let len = said[at + 1..].find(quote).filter(|len| *len <= LONGEST && before.ends_with(' '))?;
         // `add "a" to "b"`: nothing between the verb and its object leads to another thing.
-        let clause = &before[already_true::sentence(said, at).start..];
+        let clause = &before[orders::sentence(said, at).start..];
         let near: Vec<&str> = words(clause).rev().take(3).collect();
         let verb = near.iter().position(|word| ADDS.contains(&word.to_lowercase().as_str()))?;
         (!near[..verb].iter().any(|word| LEADS.contains(word))).then(|| (at, &said[at + 1..at + 1 + len]))
@@ -344,8 +338,8 @@ fn sentences(said: &str) -> Vec<String> {
     let is_sentence = |text: &str| has_one_of(text, &LOOSE) && long_words(text).count() > 1;
     quoted_objects(said)
         .filter(|(at, text)| {
-            let around = &said[already_true::sentence(said, *at)];
-            is_sentence(text) && !already_true::KEEPS.is_match(around) && !already_true::DELETES.is_match(around)
+            let around = &said[orders::sentence(said, *at)];
+            is_sentence(text) && !orders::KEEPS.is_match(around) && !orders::DELETES.is_match(around)
         })
         .map(|(_, text)| text.to_owned())
         .collect()

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 
 use rustc_hash::FxHashSet;
 
-use super::{TaskView, already_true, texts};
+use super::{TaskView, orders, texts};
 use crate::{
     ascii::{Ascii, ascii},
     bash::{flow, program::Kind},
@@ -61,7 +61,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     let stops = LazyCell::new(|| STOPS.is_match(said));
-    let deletes = LazyCell::new(|| already_true::DELETES.is_match(said));
+    let deletes = LazyCell::new(|| orders::DELETES.is_match(said));
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
             let words: Vec<String> = run.words.iter().map(Value::shown).collect();
@@ -235,10 +235,10 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         if wanted != Some(false) {
             continue;
         }
-        let ends = || STOPS.is_match(said) || already_true::DELETES.is_match(said) || FORBIDS.is_match(said);
+        let ends = || STOPS.is_match(said) || orders::DELETES.is_match(said) || FORBIDS.is_match(said);
         let is_well = WELL.contains(&with.as_str()) && !ends();
         let named = || {
-            let mut places = said.match_indices(with.as_str()).map(|(at, _)| &said[already_true::sentence(said, at)]);
+            let mut places = said.match_indices(with.as_str()).map(|(at, _)| &said[orders::sentence(said, at)]);
             texts::has_word(said, with)
                 && !REPAIRS.is_match(said)
                 && !texts::has_word(&super::facts::elsewhere(view).rest, with)
@@ -472,11 +472,11 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     if names.is_empty() {
         return;
     }
-    let (makes, deletes) = (already_true::MAKES.is_match(said), already_true::DELETES.is_match(said));
+    let (makes, deletes) = (orders::MAKES.is_match(said), orders::DELETES.is_match(said));
     let asked = |name: &String| {
         let (made, gone) = (
-            makes && already_true::is_object(said, name, &already_true::MAKES, &|_| true),
-            deletes && already_true::is_object(said, name, &already_true::DELETES, &|_| true),
+            makes && orders::is_object(said, name, &orders::MAKES, &|_| true),
+            deletes && orders::is_object(said, name, &orders::DELETES, &|_| true),
         );
         (made != gone).then_some(made)
     };
