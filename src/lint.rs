@@ -73,6 +73,7 @@ mod no_effect;
 mod no_verdict;
 mod nowhere;
 mod odd_word;
+mod omitted;
 mod oracle;
 mod orders;
 mod orphan;
@@ -139,6 +140,7 @@ mod unverified;
 mod values;
 mod verify;
 mod wide;
+mod wider;
 mod wrong_state;
 
 pub use agent::TYPES as AGENT_TYPES;
@@ -233,6 +235,7 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     clients::variables(view, PhaseKind::Verify, out);
     clients::outliers(view, PhaseKind::Verify, out);
     paths::saved(view, out);
+    omitted::places(view, PhaseKind::Verify, out);
 }
 
 /// Verify does not check what the prompt asks for.
@@ -246,6 +249,8 @@ fn unset_variables(view: &TaskView<'_>, out: &mut Diagnostics) {
     unset::unset(view, out);
     programs::unset(view, out);
     series::defaults(view, out);
+    omitted::defaults(view, out);
+    omitted::parameters(view, out);
 }
 
 /// Cleanup deletes what nothing in the task creates: by commands and steps, or by requests.
@@ -257,6 +262,7 @@ fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
     clients::variables(view, PhaseKind::Cleanup, out);
     clients::outliers(view, PhaseKind::Cleanup, out);
     clients::flushes(view, out);
+    omitted::places(view, PhaseKind::Cleanup, out);
 }
 
 /// A condition of verify that always holds.
@@ -264,6 +270,7 @@ fn always_holds(view: &TaskView<'_>, out: &mut Diagnostics) {
     always_true::check(view, out);
     commands::always(view, out);
     choices::both(view, out);
+    wider::flags(view, out);
 }
 
 /// A value that is never printed.
@@ -295,6 +302,8 @@ fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     turned::check(view, out);
     ranges::with_none(view, out);
     choices::either(view, out);
+    wider::patterns(view, out);
+    wider::parameters(view, out);
 }
 
 /// A misspelt word, or a field that does not exist.
@@ -316,6 +325,10 @@ fn status_ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
     no_effect::ignored(view, out);
     lost_status::check(view, out);
     silent::lists(view, out);
+    wider::outputs(view, out);
+    wider::breaks(view, out);
+    wider::waits(view, out);
+    wider::both(view, out);
 }
 
 /// A script that always passes.
@@ -347,6 +360,7 @@ fn error_continues(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn cannot_hold(view: &TaskView<'_>, out: &mut Diagnostics) {
     unsatisfiable::check(view, out);
     contradiction::check(view, out);
+    wider::lengths(view, out);
 }
 
 /// A word or a name that is spelled differently elsewhere.
@@ -366,6 +380,7 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     inverted::revisions(view, out);
     beforehand::check(view, out);
     tallies::unchanged(view, out);
+    wider::missing(view, out);
     earlier::said_before(view, out);
     earlier::totals(view, out);
     starts::check(view, out);
@@ -377,6 +392,12 @@ fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn repeats(view: &TaskView<'_>, out: &mut Diagnostics) {
     repeated_check::check(view, out);
     subject::check(view, out);
+}
+
+/// An assertion forbids what the prompt asks for, or requires what it does not ask for.
+fn needed_tools(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
+    known_servers::forbidden(view, out);
+    known_servers::unasked(view, out);
 }
 
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
@@ -702,7 +723,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::UnderEval(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
-    way(&collisions::SAME_RESOURCE_IN_PARALLEL_TASKS),
+    Lint { rule: &collisions::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InTask(collisions::runs) },
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the environment
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(cleanup::released) },
@@ -730,7 +751,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &known_servers::OUT_OF_REACH, found: Found::UnderEval(known_servers::roots) },
     Lint {
         rule: &known_servers::NEEDED_TOOL_FORBIDDEN,
-        found: Found::UnderAndInEval(known_servers::forbidden, known_servers::refused),
+        found: Found::UnderAndInEval(needed_tools, known_servers::refused),
     },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },

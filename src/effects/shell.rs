@@ -930,7 +930,8 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     }
 
     fn unset(&mut self, content: &'s Content, name: &str, range: &Range<usize>, provided: bool) {
-        if ast::is_name(name) && self.read.insert((range.start, name.to_owned())) {
+        let is_parameter = matches!(name.as_bytes(), [b'1'..=b'9']);
+        if (is_parameter || ast::is_name(name)) && self.read.insert((range.start, name.to_owned())) {
             self.trace.unset.push(Unset { content, name: name.to_owned(), range: range.clone(), provided });
         }
     }

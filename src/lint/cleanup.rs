@@ -386,6 +386,14 @@ fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
             let goes = |other: &&Act| deletes(PhaseKind::Cleanup).any(|gone| gone.thing.is(&other.thing));
             !others.is_empty() && others.iter().all(goes)
         };
+        // The prompt names it, and verify looks at it.
+        let is_wanted = |act: &Act| {
+            let is_path = act.thing.system == "file" && name.starts_with('/') && short.contains('.');
+            let asked = model.in_phase(PhaseKind::Verify).any(|read| read.thing.may_be(&act.thing));
+            super::cluster::whole(&said, &name)
+                && (asked || is_path && super::facts::elsewhere(view).verify.contains(&name))
+                && !super::owner::is_forbidden(&said, &name)
+        };
         if short.len() < 3
             || told.contains(&name)
             || !deletes(PhaseKind::Cleanup).any(|act| act.thing.system == thing.system)
@@ -393,6 +401,7 @@ fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
             || model.in_phase(PhaseKind::Setup).any(|made| made.verb == Verb::Creates && made.thing.may_be(thing))
             || !model.in_phase(PhaseKind::Cleanup).any(in_use) && is_named()
             || !(orders::is_object(&said, short, &orders::MAKES_AGAIN, &|_| true)
+                || is_wanted(act)
                 || makes && super::texts::has_word(&said, short) && is_one_of_several(act))
         {
             continue;

@@ -66,6 +66,34 @@ impl Touch {
     }
 }
 
+/// Reports a parallel task with several runs in which each creates, changes or deletes the same resource. A single
+/// process runs them one after another, but workers of a pack at the same time.
+pub fn runs(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let meta = &view.task.meta;
+    let several =
+        meta.runs.is_some_and(|runs| runs.value > 1) || meta.gate.as_ref().is_some_and(|gate| gate.value.1 > 1);
+    if !meta.parallel || !several {
+        return;
+    }
+    let is_shared = |touch: &&Touch| {
+        touch.owned
+            && touch.takeable.is_none()
+            && touch.sweep.is_none()
+            && !touch.is_glob
+            && !touch.what.starts_with("the files ")
+    };
+    if let Some(touch) = touches(view).iter().find(is_shared) {
+        out.push(
+            Diagnostic::new(
+                &SAME_RESOURCE_IN_PARALLEL_TASKS,
+                touch.place,
+                format!("all runs of this task use {}, and they may run at the same time", touch.what),
+            )
+            .help("add `{random.id}` to the name, or remove `parallel: true`"),
+        );
+    }
+}
+
 /// The first task that touches a resource, and the first that creates, changes or deletes it.
 #[derive(Default)]
 struct Touches {

@@ -150,11 +150,8 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
             spans.extend(step.expect.iter().filter(|_| is_json(step)).map(|(_, expect)| expect.span))
         });
     });
-    if spans.is_empty() {
-        return;
-    }
     let inside = |span: Span| spans.iter().any(|s| s.file == span.file && s.start <= span.start && span.end <= s.end);
-    let asked: Vec<_> = super::facts::asked(view).iter().filter(|fact| inside(fact.span)).collect();
+    let asked: Vec<_> = super::facts::asked(view).iter().filter(|fact| inside(fact.span) || fact.typed).collect();
     if asked.is_empty() {
         return;
     }
@@ -201,7 +198,8 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
                 true => text.parse::<f64>().is_ok(),
                 false => true,
             };
-            if reads {
+            // The values of options, as in `--set replicaCount=1`, have no type.
+            if reads && (number || inside(question.span)) {
                 out.push(
                     Diagnostic::new(
                         &COMPARES_OTHERWISE,

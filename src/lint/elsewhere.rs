@@ -517,6 +517,15 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             {
                 continue;
             }
+            // A chart names what it creates after its release.
+            let of_release = model.acts.iter().any(|made| {
+                made.thing.system == "helm"
+                    && made.verb == Verb::Creates
+                    && made.thing.name.as_ref().is_some_and(|n| n.is(name))
+            });
+            if of_release && near.is_none() {
+                continue;
+            }
             let shown = format!("{} `{}`", act.thing.kind, name.shown());
             // `already-true`: the resource must be absent.
             let is_here = |span: Span| (span.file, span.start) == (act.span.file, act.span.start);

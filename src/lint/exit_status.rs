@@ -77,7 +77,15 @@ fn ignored(content: &Content) -> Option<&Statement> {
     if careful || deliberate(last) {
         return None;
     }
-    others.iter().find(|s| matters(s) && flow::status(program, s).other)
+    others.iter().find(|s| matters(s) && !is_read_by(content, s, last) && flow::status(program, s).other)
+}
+
+/// Whether the last command reads the file that a statement writes: it then decides about that as well.
+fn is_read_by(content: &Content, statement: &Statement, last: &Statement) -> bool {
+    let line = content.text.get(statement.range.start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let target = line.rsplit_once('>').map_or("", |(_, target)| target.trim());
+    let text = content.text.get(last.range.clone()).unwrap_or_default();
+    statement.written && target.len() > 2 && !target.contains(' ') && text.contains(target)
 }
 
 /// Whether the first line, `#!/bin/sh -e`, makes the script stop at errors.

@@ -237,7 +237,9 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     for (verb, resource, span) in &all {
         let (verb, resource) = (verb.as_str(), resource.trim_end_matches('s'));
         // `secrets` in a prompt that allows what it lists and nothing else.
-        let is_other = resource.len() > 3 && !said.to_lowercase().contains(resource) && !setup.contains(resource);
+        let names = |part: &str| said.to_lowercase().contains(part);
+        let is_told = resource.split('/').all(|part| names(part.trim_end_matches('s')));
+        let is_other = resource.len() > 3 && !is_told && !setup.contains(resource);
         if VERBS.contains(&verb) && is_other && NOTHING_ELSE.is_match(said) {
             let message = format!(
                 "verify expects that `{verb}` of `{resource}s` is allowed, but the prompt allows nothing else than it lists"
@@ -270,8 +272,9 @@ fn granted(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-static NOTHING_ELSE: Ascii =
-    ascii(r"(?i)\b(?:nothing (?:else|more)|no (?:more|other)|but not more|only these|read-only|only read)\b");
+static NOTHING_ELSE: Ascii = ascii(
+    r"(?i)\b(?:nothing (?:else|more)|no (?:more|other)|not \w+ any other|not any other|but not more|only these|read-only|only read)\b",
+);
 
 /// The texts of setup, and of the files that it names.
 fn of_setup(view: &TaskView<'_>) -> String {

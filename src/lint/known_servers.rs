@@ -259,7 +259,7 @@ pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         .flat_map(|set| &set.items);
     for item in items {
         let AssertionKind::NoneUsed(CallKind::Tool, list) = &item.kind else { continue };
-        for matcher in list.iter().filter(|m| m.arguments.is_none() && m.status.is_none() && m.max_duration.is_none()) {
+        for matcher in list.iter().filter(|m| m.arguments.is_none() && succeeds(m) && m.max_duration.is_none()) {
             let names = matcher.name.iter().chain(&matcher.pattern);
             for name in names {
                 if let Some(thing) = only_writer(view, eval, matcher, &name.value) {
@@ -291,6 +291,44 @@ pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         }
     }
 }
+
+/// Whether a matcher includes all calls that succeed.
+fn succeeds(matcher: &CallMatcher) -> bool {
+    matcher.status.as_ref().is_none_or(|status| status.value == crate::hir::CallStatus::Ok)
+}
+
+/// `toolsUsed: resources_delete`, although the prompt asks to delete nothing.
+pub fn unasked(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
+    let (Some(eval), Some(prompt), true) = (view.eval, &view.task.prompt, view.asserted) else { return };
+    let said = view.effects.prompt.shown();
+    let sets = eval.sets.iter().filter_map(|&set| eval.eval.task_sets.get(set)?.assertions.as_ref());
+    for item in sets.flat_map(|set| &set.items) {
+        let AssertionKind::AllUsed(CallKind::Tool, list) = &item.kind else { continue };
+        for name in list.iter().filter_map(|matcher| matcher.name.as_ref()) {
+            let deletes = name
+                .value
+                .split(['_', '-', '.'])
+                .any(|word| matches!(word, "delete" | "remove" | "drop" | "uninstall"));
+            let restarts = name.value.contains("pod") && said.to_lowercase().contains("restart");
+            if deletes && !restarts && !super::orders::DELETES.is_match(&said) && !ENDS.is_match(&said) {
+                out.push(
+                    Diagnostic::new(
+                        &super::prompt_disagrees::PROMPT_DISAGREES,
+                        name.span,
+                        format!("this assertion requires `{}`, but the prompt asks to delete nothing", name.value),
+                    )
+                    .label(prompt.text.span, "the prompt")
+                    .help("if the agent must not delete anything, list the tool under `toolsNotUsed`"),
+                );
+            }
+        }
+    }
+}
+
+/// Other words for what deletes something.
+static ENDS: Ascii = ascii(
+    r"(?i)\b(?:clean|clear|purge|prune|replace|move|rename|rid|stop|evict|free|reset|kill|close|cancel|undo|revoke|no longer)\b",
+);
 
 /// `toolsUsed: write_file`, although `alwaysAllow` of the server does not list it: the agent is refused the call that
 /// the assertion requires.

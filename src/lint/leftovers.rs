@@ -63,6 +63,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let free = match thing.system.as_str() {
                 "docker" | "sqlite" | "postgres" | "mysql" | "aws" | "gcloud" => true,
                 "kubernetes" => thing.kind != "namespace" && is_wide(&thing.kind),
+                // Beside the folder of the task, and its cleanup deletes both.
+                "file" => {
+                    let deleted = |act: &Act| act.verb == Verb::Deletes && goes(thing, &act.thing);
+                    name.starts_with("/tmp/")
+                        && name.matches('/').count() == 2
+                        && model.in_phase(PhaseKind::Cleanup).any(deleted)
+                }
                 _ => false,
             };
             let same =
@@ -221,7 +228,11 @@ fn is_wide(kind: &str) -> bool {
 
 /// Whether a prompt asks to create anything.
 pub(super) fn makes(said: &str) -> bool {
-    const MAKES: [&str; 24] = [
+    const MAKES: [&str; 28] = [
+        "pack",
+        "export",
+        "collect",
+        "convert",
         "create",
         "make",
         "write",

@@ -114,6 +114,7 @@ fn asks(content: &Content, body: &[Statement]) -> bool {
     body.iter().for_each(|s| {
         s.walk(&mut |s| match &s.kind {
             Kind::Test | Kind::If { .. } => asks = true,
+            Kind::Command(_) if CHECKS.is_match(text(s)) => asks = true,
             Kind::Loop { repeat: Repeat::While | Repeat::Until, condition, .. } => {
                 ends &= condition.iter().any(counted)
             }
@@ -142,6 +143,11 @@ fn leaves_badly(list: &[Statement], functions: &FxHashMap<&str, (&Content, &[Sta
         }),
     }
 }
+
+/// Commands that are only run for their status.
+static CHECKS: Ascii = ascii(
+    r"^(?:(?:kubectl|oc)\s(?:\S+\s+)*?(?:wait|rollout\s+status)|grep\s+-\w*q|cmp|diff|test|curl\s+(?:\S+\s+)*?(?:-\w*f|--fail))\b",
+);
 
 fn first_line(content: &Content, statement: &Statement) -> std::ops::Range<usize> {
     let text = content.text.get(statement.range.clone()).unwrap_or_default();

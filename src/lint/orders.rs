@@ -32,6 +32,18 @@ pub(super) fn is_ordered(said: &str, verb: &str) -> bool {
 
 /// Whether a prompt says `to VALUE`, in a sentence that does not keep things as they are.
 pub(super) fn is_asked(said: &str, value: &str) -> bool {
+    // `scale it to three replicas`
+    if let Some(word) = value.parse::<usize>().ok().and_then(|number| NUMBERS.get(number))
+        && asks_for(said, word)
+    {
+        return true;
+    }
+    asks_for(said, value)
+}
+
+const NUMBERS: [&str; 11] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+
+fn asks_for(said: &str, value: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     said.match_indices(value).any(|(at, _)| {
         let (before, behind) = (&said[..at], &said[at + value.len()..]);

@@ -26,7 +26,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     // A prompt may contain numbers as words.
     let lower = said.to_lowercase();
     for (number, word) in NUMBERS.iter().enumerate() {
-        if is_spoken(&lower, word) {
+        if is_spoken(&without_past(&lower), word) {
             let item = Item { form: "number of 1".to_owned(), text: (number + 2).to_string() };
             known_of_prompt.insert(item.clone());
             asked.insert(item);
@@ -126,6 +126,14 @@ fn is_spoken(lower: &str, word: &str) -> bool {
         !lower[..at].ends_with(part) && !continues.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     })
 }
+
+/// The sentences of a prompt that do not tell what was before: `Two links were already broken`.
+fn without_past(lower: &str) -> String {
+    let sentences = lower.split_inclusive(['.', ';', '\n']);
+    sentences.filter(|sentence| !PAST.is_match(sentence)).collect()
+}
+
+static PAST: Ascii = ascii(r"\b(?:were|was|have been|has been)\s+already\b");
 
 /// Whether the prompt adds this number to another or subtracts it: verify then checks the result.
 fn is_added(lower: &str, number: &str) -> bool {

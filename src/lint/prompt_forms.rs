@@ -22,6 +22,7 @@ use crate::{
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some((said, prompt)) = facts::prompt(view) else { return };
     zones(view, said, prompt, out);
+    dates(view, said, prompt, out);
     durations(view, said, prompt, out);
     similar_path(view, said, prompt, out);
     titles(view, said, prompt, out);
@@ -48,6 +49,25 @@ fn zones(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
 
 static ZONE: Ascii =
     ascii(r"\b(?:Africa|America|Antarctica|Asia|Atlantic|Australia|Europe|Indian|Pacific)/[A-Z][A-Za-z_]+");
+
+/// `written like that: 15.12.2026`, but verify expects `2026-12-15`. Requires that the prompt has the date in one form only, and speaks of it.
+fn dates(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let told: Vec<_> = DATE.captures_iter(said).collect();
+    let ([date], true) = (told.as_slice(), LIKE.is_match(said)) else { return };
+    let part = |nth: usize| date.get(nth).map_or("", |part| part.as_str());
+    let other = format!("{}-{:0>2}-{:0>2}", part(3), part(2), part(1));
+    if said.contains(&other) {
+        return;
+    }
+    let place = super::expected::expected(view).find(|(_, text)| text.contains(&other)).map(|(span, _)| span);
+    if let Some(span) = place {
+        out.push(disagrees(span, &other, part(0), prompt));
+    }
+}
+
+static DATE: Ascii = ascii(r"\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b");
+/// Words by which a prompt asks for a form.
+static LIKE: Ascii = ascii(r"(?i)\b(?:like (?:that|this)|in th(?:is|at) (?:form|format)|written as|formatted)\b");
 
 /// The only duration of the prompt is `3 seconds`, and the only one that verify compares with is `5s`.
 fn durations(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {

@@ -1,6 +1,6 @@
 //! The prompt and verify name different paths.
 
-use std::collections::BTreeSet;
+use std::{cell::LazyCell, collections::BTreeSet};
 
 use super::{TaskView, expected::read_paths, facts, prompt_disagrees::disagrees};
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some((said, prompt)) = facts::prompt(view) else { return };
     paths(view, prompt, out);
+    files(view, prompt, out);
     path_words(view, said, prompt, out);
 }
 
@@ -57,6 +58,44 @@ fn paths(view: &TaskView<'_>, prompt: Span, out: &mut Diagnostics) {
         }
     }
 }
+
+/// `out/orders.json` in verify, where the prompt says `orders.json` in the directory above; `getting-started.md`, where the prompt says
+/// `getting_started.md`.
+fn files(view: &TaskView<'_>, prompt: Span, out: &mut Diagnostics) {
+    let read = read_paths(view);
+    let said = view.effects.prompt.shown();
+    if read.is_empty() || !said.contains('.') {
+        return;
+    }
+    let named: Vec<&str> = FILE.find_iter(&said).map(|file| file.as_str().trim_end_matches('.')).collect();
+    let rest = LazyCell::new(|| facts::known(view));
+    let mut told: Vec<&str> = Vec::new();
+    for (span, path) in &read {
+        let Some((folder, file)) = path.rsplit_once('/').filter(|(_, file)| file.contains('.')) else { continue };
+        let made = || {
+            view.effects.acts.iter().any(|act| {
+                act.verb == Verb::Creates && act.thing.name.as_ref().is_some_and(|name| name.shown() == *path)
+            })
+        };
+        let other = named.iter().find(|named| {
+            let (other_folder, other) = named.rsplit_once('/').unwrap_or(("", named));
+            let below = folder.find(other_folder).map(|at| &folder[at + other_folder.len()..]);
+            let moved = other == file && other_folder.len() > 6 && below.is_some_and(|rest| rest.starts_with('/'));
+            let spelt = |file: &str| file.to_lowercase().replace(['-', '_'], "");
+            let respelt = other != file && spelt(other) == spelt(file) && !said.contains(file);
+            (moved && !said.contains(path.as_str()) || respelt)
+                && !read
+                    .iter()
+                    .any(|(_, path)| path.ends_with(&format!("/{other}")) && !(moved && path.ends_with(file)))
+        });
+        if let Some(other) = other.filter(|_| !told.contains(&file) && !made() && !rest.others.contains(file)) {
+            out.push(disagrees(*span, path, other, prompt));
+            told.push(file);
+        }
+    }
+}
+
+static FILE: Ascii = ascii(r"[\w./{}-]+\.[a-z]{2,5}\b");
 
 /// `requests for /assets`, but verify looks for `/static`.
 fn path_words(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {

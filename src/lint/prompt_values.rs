@@ -19,6 +19,7 @@ use crate::{
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some((said, prompt)) = facts::prompt(view) else { return };
     metadata(view, said, prompt, out);
+    labels_in_files(view, said, prompt, out);
     keys(view, said, prompt, out);
     nulls(view, said, prompt, out);
     given_values(view, said, prompt, out);
@@ -27,6 +28,29 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     set_values(view, said, prompt, out);
     images(view, said, prompt, out);
 }
+
+/// `role: api` in a manifest that verify compares with, where the prompt says `app=api`.
+fn labels_in_files(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let files = facts::expected_files(view);
+    if files.is_empty() {
+        return;
+    }
+    let step = view.task.verify.steps.iter().find(|step| step.arg("expected").is_some());
+    for label in LABEL.captures_iter(said) {
+        let (Some(key), Some(value)) = (label.get(1), label.get(2)) else { continue };
+        let lines = || files.lines().filter_map(|line| line.trim().trim_start_matches("- ").split_once(": "));
+        let of_value = || lines().filter(|(_, other)| other.trim_matches(['"', '\'']) == value.as_str());
+        let other = of_value().next().filter(|_| of_value().all(|(other, _)| other != key.as_str() && other != "name"));
+        if let Some(((other, _), step)) = other.zip(step).filter(|((other, _), _)| !texts::has_word(said, other)) {
+            let (expected, told) =
+                (format!("{other}: {}", value.as_str()), format!("{}={}", key.as_str(), value.as_str()));
+            out.push(disagrees(step.key, &expected, &told, prompt));
+            return;
+        }
+    }
+}
+
+static LABEL: Ascii = ascii(r"\b([a-z][\w./-]*)=([a-z][\w.-]*\w)");
 
 /// `Annotate the service with owner=sales`, but verify reads its labels, or the other way round.
 fn metadata(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
@@ -127,8 +151,7 @@ fn nulls(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
 fn named_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let quoted: Vec<(usize, &str)> = QUOTED
         .captures_iter(said)
-        .filter_map(|quoted| quoted.get(1).or_else(|| quoted.get(2)))
-        .map(|m| (m.start() - 1, m.as_str()))
+        .filter_map(|quoted| Some((quoted.get(0)?.start(), quoted.get(1).or_else(|| quoted.get(2))?.as_str())))
         .collect();
     if quoted.is_empty() {
         return;

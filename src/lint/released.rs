@@ -3,7 +3,7 @@
 use super::{TaskView, owner};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Thing, curl, shell::Run, value::Value},
+    effects::{Thing, Verb, curl, shell::Run, value::Value},
     hir::PhaseKind,
     rule,
 };
@@ -15,6 +15,7 @@ rule! {
 /// Requires that the names of what setup creates and all effects of cleanup are known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     only_read(view, out);
+    by_helm(view, out);
     let mut told: Vec<String> = Vec::new();
     for act in view.effects.left_behind(view.task, view.tools).unwrap_or_default() {
         let thing = &act.thing;
@@ -30,6 +31,39 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         out.push(finding);
         told.push(shown);
+    }
+}
+
+/// `helm install --create-namespace -n demo` in setup, and cleanup only uninstalls the release.
+fn by_helm(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    if !model.sees(PhaseKind::Cleanup) || view.task.cleanup.steps.is_empty() {
+        return;
+    }
+    for run in owner::runs(view, PhaseKind::Setup).filter(|run| run.statement.tool() == "helm") {
+        let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+        let behind = words.iter().position(|word| matches!(*word, "-n" | "--namespace"));
+        let (true, Some(name)) = (words.contains(&"--create-namespace"), behind.and_then(|at| run.words.get(at + 1)))
+        else {
+            continue;
+        };
+        let is_it = |act: &&crate::effects::Act| {
+            act.thing.kind == "namespace" && act.thing.name.as_ref().is_none_or(|other| other.may_be(name))
+        };
+        let gone = model.in_phase(PhaseKind::Cleanup).any(|act| act.verb == Verb::Deletes && is_it(&act));
+        let made = model.acts.iter().any(|act| act.verb == Verb::Creates && is_it(&act));
+        if !gone && !made && name.is_known() {
+            let shown = name.shown();
+            out.push(
+                Diagnostic::new(
+                    &RESOURCE_NOT_RELEASED,
+                    owner::place(run),
+                    format!("the namespace `{shown}` is never deleted"),
+                )
+                .help(format!("add to cleanup: `kubectl delete namespace {shown} --ignore-not-found`")),
+            );
+            return;
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let writes = writes(view);
+    no_second(view, &said, &writes, out);
     let [(first, good), (second, bad)] = writes.as_slice() else { return };
     // The order of writes in different files is not known, and two resources may have the same image from the start.
     let changes = first.file == second.file && changes(view, *second);
@@ -44,6 +45,33 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         out.push(finding.label(*first, format!("and `{good}` before")).help(help));
     }
 }
+
+/// `roll it back to the previous revision`, where setup creates one deployment and never changes it.
+fn no_second(view: &TaskView<'_>, said: &str, writes: &[(Span, String)], out: &mut Diagnostics) {
+    let (Some(prompt), [(first, _)]) = (&view.task.prompt, writes) else { return };
+    let is_client = |run: &&crate::effects::shell::Run<'_>| matches!(run.statement.tool(), "kubectl" | "helm");
+    let changes = runs(view, PhaseKind::Setup).filter(is_client).any(|run| {
+        run.words.iter().skip(1).take(3).any(|word| {
+            let verb = word.literal().unwrap_or_default();
+            !word.is_known()
+                || matches!(
+                    verb,
+                    "set" | "apply" | "patch" | "edit" | "replace" | "restart" | "upgrade" | "annotate" | "undo"
+                )
+        })
+    });
+    let only_shell = view.task.setup.steps.iter().all(|step| view.scripts.iter().any(|s| s.step.key == step.key));
+    if REVISION.is_match(said) && !changes && only_shell {
+        out.push(
+            Diagnostic::new(&ALREADY_TRUE, *first, "setup makes only one revision: there is nothing to roll back to")
+                .label(prompt.text.span, "the prompt asks to roll back")
+                .help("change it in setup after creating it, for example with `kubectl set image`"),
+        );
+    }
+}
+
+static REVISION: Ascii =
+    ascii(r"(?i)\b(?:previous|last|earlier) (?:revision|rollout)\b|\broll(?:ed)? (?:it |this |them |\S+ )?back\b");
 
 /// The images, or the tags of images, that setup sets, in order.
 fn writes(view: &TaskView<'_>) -> Vec<(Span, String)> {

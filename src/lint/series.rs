@@ -230,8 +230,27 @@ fn other_space(view: &TaskView<'_>, out: &mut Diagnostics) {
             let Some((space, name)) = account.filter(|(space, name)| !space.is_empty() && !name.contains(':')) else {
                 return;
             };
+            let accounts = || setup().filter(|act| act.thing.kind == "serviceaccount");
+            let is_named = |act: &&crate::effects::Act| {
+                act.thing.name.as_ref().is_none_or(|own| !own.is_known() || own.shown() == name)
+            };
+            let own = accounts().next().filter(|_| !accounts().any(|act| is_named(&act)));
+            if let Some(own) = own.filter(|_| !texts::has_word(&said, name) && !name.contains(['{', '$'])) {
+                let message = format!("neither setup nor the prompt mentions the service account `{name}`");
+                out.push(
+                    Diagnostic::new(&UNKNOWN_RESOURCE, span, message)
+                        .label(own.span, "setup creates this service account")
+                        .help("the user of a service account is `system:serviceaccount:NAMESPACE:NAME`"),
+                );
+                told.push(space.to_owned());
+                return;
+            }
             let is_hidden = space.contains(['|', '$']) || space.contains("{env.") || space.contains("{steps.");
-            let exists = matches!(space, "default") || space.starts_with("kube-") || said.contains(space);
+            let is_elsewhere = |act: &crate::effects::Act| {
+                act.thing.space.as_ref().is_some_and(|own| own.is_known() && own.shown() != space)
+            };
+            let in_default = space == "default" && !accounts().filter(is_named).all(is_elsewhere);
+            let exists = in_default || space.starts_with("kube-") || said.contains(space);
             let is_made = || setup().any(|act| act.thing.name.iter().any(|name| name.shown() == space));
             if is_hidden || exists || is_made() || told.iter().any(|known| known == space) {
                 return;
@@ -241,7 +260,10 @@ fn other_space(view: &TaskView<'_>, out: &mut Diagnostics) {
                 act.thing.kind == "serviceaccount" && act.thing.name.as_ref().is_some_and(|own| own.shown() == name)
             });
             let Some(other) = other else { return };
-            let message = format!("neither setup nor the prompt mentions the namespace `{space}`");
+            let message = match space {
+                "default" => format!("the service account `{name}` is not in the namespace `default`"),
+                _ => format!("neither setup nor the prompt mentions the namespace `{space}`"),
+            };
             out.push(
                 Diagnostic::new(&UNKNOWN_NAMESPACE, span, message)
                     .label(other.span, format!("setup creates the service account `{name}` here"))

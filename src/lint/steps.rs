@@ -228,6 +228,19 @@ fn within(
             .help("increase the timeout, or reduce the interval"),
         );
     }
+    if let Some(duration) = step.arg("duration")
+        && let Some(Ok(time)) = duration.as_literal().map(duration::parse)
+        && step.timeout.is_some_and(|own| time >= own.value)
+    {
+        out.push(
+            Diagnostic::new(
+                &TIMEOUT_BEYOND_TASK,
+                duration.span,
+                format!("{} ends after {}, before this time is over", own.what, duration::format(own.time)),
+            )
+            .help("increase the timeout, or reduce the duration"),
+        );
+    }
     for block in &step.blocks {
         let limit = if block.role == BlockRole::Cleanup { cleanup } else { Some(&own) };
         block.steps.iter().for_each(|s| within(view, s, limit, cleanup, out));

@@ -179,6 +179,10 @@ impl Type {
     /// Whether two values are never equal because of their types.
     fn differs(&self, other: &Self) -> bool {
         match (self, other) {
+            // A string in such a field is a name or a percentage.
+            (Self::Either, Self::Literal(text)) | (Self::Literal(text), Self::Either) => {
+                !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+            }
             (Self::Either, other) | (other, Self::Either) => {
                 matches!(other.word(), Some("an array" | "an object" | "true or false"))
             }

@@ -80,7 +80,11 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
     let mut asked = Asked::default();
     for read in &trace.unset {
         let name = read.name.as_str();
-        if trace.sets.contains(name) || super::env::read_by_programs(name) || bash::sets_by_itself(name) {
+        if super::omitted::is_parameter(name)
+            || trace.sets.contains(name)
+            || super::env::read_by_programs(name)
+            || bash::sets_by_itself(name)
+        {
             continue;
         }
         let elsewhere = view.effects.scripts.iter().find(|other| {

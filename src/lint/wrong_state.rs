@@ -410,6 +410,8 @@ const BEFORE: [(&str, &[&str]); 23] = [
     ("unlock", &["locked"]),
 ];
 
+static OTHER_STATE: Ascii = ascii(r"[?&](?:state|status)=\w");
+
 /// `state: open`, if the prompt says `close the ticket`. Requires that no other state is checked, and that the prompt
 /// does not name this one.
 fn before(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
@@ -435,6 +437,10 @@ fn before(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     };
     let lower = said.to_lowercase();
     if texts::has_word(&lower, &state.to_lowercase()) || NEGATES.is_match(said) {
+        return;
+    }
+    // Another request lists those in the state after it: `?state=closed`.
+    if OTHER_STATE.is_match(&super::facts::elsewhere(view).verify) {
         return;
     }
     let verb = BEFORE.iter().find(|(verb, states)| {
