@@ -2,7 +2,7 @@
 
 use super::EvalView;
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics},
+    diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::AssertionKind,
     rule,
 };
@@ -10,6 +10,9 @@ use crate::{
 rule! {
     pub static IMPOSSIBLE_COUNT = "impossible-count", Verdict;
 }
+
+/// A minimum that a capable agent may not need.
+const MANY: u64 = 8;
 
 /// A minimum number of calls that exceeds the maximum (`tests/coverage.md` E6).
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
@@ -21,6 +24,20 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
                 _ => None,
             })
         };
+        // Probably the other of the two keys was meant.
+        if let (Some((min, at)), None) = (find(true), find(false))
+            && min >= MANY
+        {
+            out.push(
+                Diagnostic::new(
+                    &IMPOSSIBLE_COUNT,
+                    at,
+                    format!("an agent that needs fewer than {min} calls fails, and nothing limits their number"),
+                )
+                .strength(Strength::Warning)
+                .help("to limit the number of calls, write `maxToolCalls`"),
+            );
+        }
         if let (Some((min, min_at)), Some((max, max_at))) = (find(true), find(false))
             && min > max
         {

@@ -390,7 +390,8 @@ fn made_again(view: &TaskView<'_>, out: &mut Diagnostics) {
         let is_wanted = |act: &Act| {
             let is_path = act.thing.system == "file" && name.starts_with('/') && short.contains('.');
             let asked = model.in_phase(PhaseKind::Verify).any(|read| read.thing.may_be(&act.thing));
-            super::cluster::whole(&said, &name)
+            (makes || super::leftovers::makes(&said))
+                && super::cluster::whole(&said, &name)
                 && (asked || is_path && super::facts::elsewhere(view).verify.contains(&name))
                 && !super::owner::is_forbidden(&said, &name)
         };

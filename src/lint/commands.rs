@@ -104,6 +104,10 @@ fn same_for_all<'c>(s: &Statement, content: &'c Content) -> Option<&'c str> {
     (messages && !others && !in_case && !in_function && !whole.contains("export ")).then_some(name)
 }
 
+/// Fields whose values may have several lines.
+const MANY_LINES: [&str; 8] =
+    [".data", ".stringData", ".binaryData", "annotations", "message", ".args", ".command", "managedFields"];
+
 /// `kubectl get … -o jsonpath=… | wc -l`: the output has no newline.
 pub fn counts(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in
@@ -116,6 +120,7 @@ pub fn counts(view: &TaskView<'_>, out: &mut Diagnostics) {
             let is_one_line = |template: &str| {
                 let quoted = template.strip_prefix('"').unwrap_or(template);
                 !template.contains(['\\', '$'])
+                    && !MANY_LINES.iter().any(|field| template.contains(field))
                     && !template.contains("range")
                     && quoted.trim_start_matches('\'').starts_with('{')
             };

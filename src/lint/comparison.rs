@@ -107,7 +107,9 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
                 (format!("this field contains a number, but \"{text}\" is a string"), text.clone())
             }
             serde_json::Value::String(_)
-                if text.starts_with(|c: char| c.is_ascii_alphanumeric())
+                // Several numbers, or what `tr` and the like make of them.
+                if !text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_punctuation() || b == b' ')
+                    && text.starts_with(|c: char| c.is_ascii_alphanumeric())
                     && text.parse::<f64>().is_err()
                     && !matches!(text.as_str(), "null" | "None" | "none" | "nil")
                     && !text.contains([super::script::HOLE, '$', '(']) =>
@@ -212,7 +214,12 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
                         ),
                     )
                     .label(first.span, "set here")
-                    .help("JSON values are equal only if their types are equal"),
+                    .help("JSON values are equal only if their types are equal")
+                    .strength(if inside(question.span) {
+                        Strength::Verdict
+                    } else {
+                        Strength::Warning
+                    }),
                 );
             }
         }

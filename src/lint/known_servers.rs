@@ -148,7 +148,8 @@ fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
     let begins = related.iter().copied().find(|tool| tool.starts_with(text));
     let near = begins
         .or_else(|| nearest(text, related.iter().copied()))
-        .or(related.first().copied().filter(|_| related.len() == 1));
+        .or(related.first().copied().filter(|_| related.len() == 1))
+        .or_else(|| nearest(text, known.tools.iter().map(String::as_str)));
     let mut finding =
         Diagnostic::new(&UNLISTED_TOOL, name.span, format!("`{}` has no known tool `{text}`", known.packages[0]));
     if let Some(near) = near {

@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    TaskView, elsewhere::UNKNOWN_RESOURCE, foreign::DELETES_FOREIGN_RESOURCE, owner, texts, unset::UNSET_VARIABLE,
+    TaskView,
+    elsewhere::UNKNOWN_RESOURCE,
+    foreign::DELETES_FOREIGN_RESOURCE,
+    owner, texts,
+    unset::{UNSET_VARIABLE, is_parameter},
 };
 use crate::{
     ascii::{Ascii, ascii},
@@ -49,7 +53,9 @@ fn databases(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnostics) {
             || word.eq_ignore_ascii_case("select")
             || word.eq_ignore_ascii_case("ping")
     });
-    if numbers.len() > 1 && numbers.len() + 1 == all.len() && !elsewhere && run.input.is_none() {
+    let is_told =
+        numbers.len() > 1 || super::texts::has_word(&view.effects.prompt.shown(), &format!("database {usual}"));
+    if is_told && numbers.len() + 1 == all.len() && !elsewhere && run.input.is_none() {
         out.push(
             Diagnostic::new(
                 rule(phase),
@@ -135,7 +141,11 @@ fn namespaces(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnostics) {
             .filter(|other| other.thing.name.as_ref().is_some_and(|other| other.is(name)))
             .collect();
         let space = same.iter().find_map(|other| other.thing.space.as_ref());
-        let Some(space) = space.filter(|space| space.literal() != Some("default")) else { continue };
+        let Some(space) =
+            space.filter(|space| space.literal().is_some_and(|name| name != "default" && !name.contains('{')))
+        else {
+            continue;
+        };
         let agree = same.iter().all(|other| other.thing.space.as_ref().is_some_and(|other| other.is(space)));
         let is_script = view.scripts.iter().any(|script| script.step.key == act.step);
         let moves = view.scripts.iter().any(|script| MOVES.is_match(&script.content.text));
@@ -175,7 +185,8 @@ fn of_holes(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: BTreeMap<&str, Vec<(&str, Span)>> = BTreeMap::new();
     texts::holes(view.task, &mut |_, hole: &Hole<crate::hir::Def>| {
         if let (Target::ProcessEnv(name), true) = (&hole.reference.target, hole.has_default()) {
-            let default = hole.text.split_once('|').map_or("", |(_, rest)| rest.trim().trim_end_matches('}').trim());
+            let default = hole.text.split_once("default(").map_or("", |(_, rest)| rest.trim_end_matches('}').trim());
+            let default = default.strip_suffix(')').unwrap_or(default).trim_matches(['\'', '"']);
             found.entry(name.as_str()).or_default().push((default, hole.span));
         }
     });
@@ -275,11 +286,6 @@ pub(super) fn parameters(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
-}
-
-/// Whether a name is that of a parameter: `$1`.
-pub(super) fn is_parameter(name: &str) -> bool {
-    matches!(name.as_bytes(), [b'1'..=b'9'])
 }
 
 #[cfg(test)]

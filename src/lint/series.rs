@@ -380,8 +380,13 @@ pub(super) fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// `${NS:-a}` in setup and `${NS:-b}` in verify: if the variable is not set, they use different values.
 pub(super) fn defaults(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: BTreeMap<String, Vec<(PhaseKind, String, Span)>> = BTreeMap::new();
-    for script in view.scripts.iter().filter(|script| script.content.text.contains("${")) {
-        for default in DEFAULTS.captures_iter(&script.content.text) {
+    for script in view
+        .scripts
+        .iter()
+        .filter(|script| script.content.text.contains("${") || script.content.text.contains("environ"))
+    {
+        let python = PYTHON.captures_iter(&script.content.text);
+        for default in DEFAULTS.captures_iter(&script.content.text).chain(python) {
             let (Some(name), Some(value)) = (default.get(1), default.get(2)) else { continue };
             let span = script.content.span(value.range());
             found.entry(name.as_str().to_owned()).or_default().push((script.phase, value.as_str().to_owned(), span));
@@ -403,9 +408,11 @@ pub(super) fn defaults(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && !matches!(value, "true" | "false" | "yes" | "no")
         };
         let span_of_time = |value: &str| value.trim_end_matches(['s', 'm', 'h']).bytes().all(|b| b.is_ascii_digit());
-        let other = all
-            .iter()
-            .find(|(_, value, _)| value != usual && is_name(value) && !whole(&said, value) && !span_of_time(value));
+        let other = all.iter().find(|(_, value, _)| {
+            // A prompt with the usual value may contain a part of it, too.
+            let is_told = whole(&said, value) && !whole(&said, usual);
+            value != usual && is_name(value) && !is_told && !span_of_time(value)
+        });
         if let (true, true, Some((_, value, span))) = (alike, is_name(usual), other) {
             out.push(
                 Diagnostic::new(
@@ -425,4 +432,5 @@ pub(super) fn defaults(view: &TaskView<'_>, out: &mut Diagnostics) {
 static PLACES: Ascii = ascii(
     r"(?:^|_)(?:NS|NAMESPACE|NAME|DIR|DIRECTORY|FILE|PATH|REPO|REPOSITORY|DB|DATABASE|BUCKET|CLUSTER|CONTEXT|HOST|URL|PROJECT|RELEASE|USER|ROLE|TABLE|QUEUE|TOPIC|ORG|CONTAINER|POD|DEPLOYMENT|BASE|ROOT)$",
 );
+static PYTHON: Ascii = ascii(r#"\benviron\.get\(["']([A-Z][A-Z0-9_]+)["'],\s*["']([\w./:@-]+)["']\)"#);
 static DEFAULTS: Ascii = ascii(r#"\$\{([A-Z][A-Z0-9_]+):?[-=]"?([\w./:@-]+)"?\}"#);

@@ -80,7 +80,7 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
     let mut asked = Asked::default();
     for read in &trace.unset {
         let name = read.name.as_str();
-        if super::omitted::is_parameter(name)
+        if is_parameter(name)
             || trace.sets.contains(name)
             || super::env::read_by_programs(name)
             || bash::sets_by_itself(name)
@@ -385,4 +385,9 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// Whether a name is that of a parameter: `$1`.
+pub(super) fn is_parameter(name: &str) -> bool {
+    matches!(name.as_bytes(), [b'1'..=b'9'])
 }

@@ -10,7 +10,10 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::program::{Branch, Kind, Repeat, Statement},
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    effects::{asked, script::ScriptView},
+    effects::{
+        asked,
+        script::{Form, ScriptView},
+    },
     hir::{Arg, ArgKind, Def, PhaseKind},
     source::Span,
 };
@@ -135,7 +138,7 @@ pub(super) fn patterns(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ => None,
         };
         let place = owner::place(run);
-        let is_number = |text: &str| !text.is_empty() && text.len() < 5 && text.bytes().all(|b| b.is_ascii_digit());
+        let is_number = |text: &str| !text.is_empty() && text.len() < 4 && text.bytes().all(|b| b.is_ascii_digit());
         if let Some(pattern) = pattern.filter(|text| is_number(text))
             && !told.contains(&place)
         {
@@ -163,12 +166,15 @@ fn literal_patterns(arg: &Arg<Def>, negated: bool, out: &mut Diagnostics) {
             match (key.value.as_str(), pattern) {
                 ("matches", Some(pattern)) if !negated => {
                     let digits =
-                        pattern.len() < 5 && !pattern.is_empty() && pattern.bytes().all(|b| b.is_ascii_digit());
+                        pattern.len() < 4 && !pattern.is_empty() && pattern.bytes().all(|b| b.is_ascii_digit());
                     if digits {
-                        out.push(wider(inner.span, &pattern, &format!("1{pattern}")).help("write `equals`, or `^…$`"));
+                        out.push(
+                            wider(inner.span, &pattern, &format!("1{pattern}"))
+                                .help("compare the whole value, or write `^…$`"),
+                        );
                     } else if HOST.is_match(&pattern) {
                         let other = format!("old{pattern}");
-                        out.push(wider(inner.span, &pattern, &other).help("write `equals`, or `^…$`"));
+                        out.push(wider(inner.span, &pattern, &other).help("compare the whole value, or write `^…$`"));
                     }
                 }
                 ("not", _) => literal_patterns(inner, true, out),
@@ -254,7 +260,13 @@ pub(super) fn breaks(view: &TaskView<'_>, out: &mut Diagnostics) {
                 };
                 let only_says = given_up.iter().all(|s| matches!(s.name(), "echo" | "printf" | "break" | ":"));
                 let leaves = given_up.iter().any(|s| s.name() == "break");
-                if only_says && leaves && !super::texts::has_word(after, counter) && !after.trim().is_empty() {
+                let is_known = out.iter().any(|known| known.rule.name == "poll-ends-in-success");
+                if only_says
+                    && leaves
+                    && !is_known
+                    && !super::texts::has_word(after, counter)
+                    && !after.trim().is_empty()
+                {
                     out.push(
                         Diagnostic::new(
                             &STATUS_IGNORED,
@@ -269,17 +281,45 @@ pub(super) fn breaks(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// A query whose result is the answer: any other one may be run to see whether its columns exist.
+static QUERY: Ascii = ascii(r"(?i)\bselect\s+(?:case|exists|(?:count|sum|min|max|group_concat|string_agg)\s*\()");
+
 /// `timeout 30 bash -c 'until …' || echo "no answer"`: the wait passes when its time is up.
 pub(super) fn waits(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in of_verify(view).filter(|script| script.decides_by_status()) {
         let content = &script.content;
         let last = content.program.body.last().map(|statement| statement.range.clone());
         for statement in &content.program.body {
+            // Its result is neither captured nor searched: `sqlite3 a.db 'SELECT …'` passes with any.
+            let text = content.text.get(statement.range.clone()).unwrap_or_default();
+            let is_client = script.form != Form::Line
+                && matches!(statement.tool(), "sqlite3" | "psql" | "mysql")
+                && QUERY.is_match(text);
+            if is_client
+                && !statement.written
+                && !text.contains(".bail")
+                && !text.contains("RAISE")
+                && last.as_ref() == Some(&statement.range)
+            {
+                out.push(
+                    Diagnostic::new(
+                        &STATUS_IGNORED,
+                        content.span(statement.range.clone()),
+                        "this only prints what it finds: it passes with any result",
+                    )
+                    .help("compare the output: `test \"$(…)\" = …`, or `… | grep -qx …`"),
+                );
+            }
             let Kind::Or(pair) = &statement.kind else { continue };
             let text = content.text.get(pair[0].range.clone()).unwrap_or_default();
             let polls = text.starts_with("timeout ") && ["until ", "while "].iter().any(|word| text.contains(word));
             let only_says = matches!(pair[1].name(), "echo" | "printf" | ":" | "true");
-            if polls && only_says && (content.program.stops_at_errors() || last.as_ref() == Some(&statement.range)) {
+            let is_known = out.iter().any(|known| known.span.contains(content.span(statement.range.clone())));
+            if polls
+                && !is_known
+                && only_says
+                && (content.program.stops_at_errors() || last.as_ref() == Some(&statement.range))
+            {
                 out.push(
                     Diagnostic::new(
                         &STATUS_IGNORED,
