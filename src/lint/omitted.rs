@@ -18,6 +18,9 @@ use crate::{
     source::Span,
 };
 
+/// The most commands that are compared with each other.
+const MANY: usize = 200;
+
 fn rule(phase: PhaseKind) -> &'static Rule {
     if phase == PhaseKind::Cleanup { &DELETES_FOREIGN_RESOURCE } else { &UNKNOWN_RESOURCE }
 }
@@ -78,6 +81,9 @@ fn addresses(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnostics) {
             }
         }
     });
+    if all.len() > MANY {
+        return;
+    }
     for (name, value, at, span) in &all {
         let others: Vec<&String> = all.iter().filter(|(other, ..)| other == name).map(|(_, value, ..)| value).collect();
         let Some(usual) = others.iter().find(|other| **other != value).filter(|_| *at == phase && others.len() > 2)
@@ -113,6 +119,9 @@ fn collections(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnostics) {
             }
         }
     }
+    if all.len() > MANY {
+        return;
+    }
     let said = view.effects.prompt.shown();
     let count = |name: &str| all.iter().filter(|(other, ..)| other == name).count();
     for (name, _, span) in all.iter().filter(|(_, at, _)| *at == phase) {
@@ -132,6 +141,9 @@ static COLLECTION: Ascii = ascii(r"\bdb\.([a-z]\w+)\.[a-z]");
 
 fn namespaces(view: &TaskView<'_>, phase: PhaseKind, out: &mut Diagnostics) {
     let acts = || view.effects.acts.iter().filter(|act| act.thing.system == "kubernetes");
+    if view.effects.acts.len() > MANY {
+        return;
+    }
     let is_wide = |kind: &str| tools::tool("kubectl").and_then(|tool| tool.kind(kind)).is_none_or(|(_, wide)| wide);
     for act in acts().filter(|act| act.phase == phase && act.thing.space.is_none() && !is_wide(&act.thing.kind)) {
         let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known()) else { continue };

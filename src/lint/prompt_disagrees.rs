@@ -25,8 +25,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let (mut asked, mut known_of_prompt) = (values(said), mentioned(said));
     // A prompt may contain numbers as words.
     let lower = said.to_lowercase();
+    let present = without_past(&lower);
     for (number, word) in NUMBERS.iter().enumerate() {
-        if is_spoken(&without_past(&lower), word) {
+        if is_spoken(&present, word) {
             let item = Item { form: "number of 1".to_owned(), text: (number + 2).to_string() };
             known_of_prompt.insert(item.clone());
             asked.insert(item);
@@ -128,7 +129,10 @@ fn is_spoken(lower: &str, word: &str) -> bool {
 }
 
 /// The sentences of a prompt that do not tell what was before: `Two links were already broken`.
-fn without_past(lower: &str) -> String {
+fn without_past(lower: &str) -> Cow<'_, str> {
+    if !lower.contains("already") {
+        return Cow::Borrowed(lower);
+    }
     let sentences = lower.split_inclusive(['.', ';', '\n']);
     sentences.filter(|sentence| !PAST.is_match(sentence)).collect()
 }

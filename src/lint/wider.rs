@@ -193,7 +193,7 @@ static HOST: Ascii = ascii(r"^[a-z0-9-]+(?:\.[a-z0-9-]+)+$");
 pub(super) fn flags(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in of_verify(view) {
         let text = &script.content.text;
-        if !text.contains("break") && !text.contains("done") {
+        if !text.contains("break") {
             continue;
         }
         let mut set: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
