@@ -128,7 +128,7 @@ fn named_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnos
     let quoted: Vec<(usize, &str)> = QUOTED
         .captures_iter(said)
         .filter_map(|quoted| quoted.get(1).or_else(|| quoted.get(2)))
-        .map(|m| (m.start() - 1, m.as_str()))
+        .map(|m| (m.start().saturating_sub(1), m.as_str()))
         .collect();
     if quoted.is_empty() {
         return;
