@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     str::FromStr,
+    time::Duration,
 };
 
 use super::{
@@ -34,6 +35,8 @@ use crate::{
 pub const ALIAS: &str = "k8s";
 /// The limit for a command that waits without a limit of its own: as long as a script may take.
 const UNBOUNDED: &str = "5m";
+/// An operation needs about so long until it knows the state.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// The result of converting the commands of a task.
 #[derive(Debug, Default)]
@@ -450,7 +453,9 @@ impl Kubectl {
         let text = self.flag("timeout").unwrap_or(default);
         // `wait` reads `-1s` as a week.
         let limit = if self.verb == "wait" { text.trim_start_matches('-') } else { text };
-        let is_open = duration::parse(limit).ok()?.is_zero() || limit != text;
+        let span = duration::parse(limit).ok()?;
+        let is_open = span.is_zero() || limit != text;
+        (is_open || span >= SHORTEST).then_some(())?;
         Some(Entry::new("timeout", Value::text(if is_open { UNBOUNDED } else { text })))
     }
 }
@@ -669,7 +674,7 @@ fn is_same(texts: &[String], namespace: Option<&str>) -> bool {
 /// The objects of a manifest: those of a list, or itself.
 fn objects(manifest: &serde_json::Value) -> Vec<&serde_json::Value> {
     match manifest["items"].as_array().filter(|_| manifest["kind"] == "List" && manifest["apiVersion"] == "v1") {
-        Some(items) => items.iter().flat_map(objects).collect(),
+        Some(items) => items.iter().collect(),
         None => vec![manifest],
     }
 }
