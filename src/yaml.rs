@@ -20,6 +20,7 @@ pub use write::write;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     source::{FileId, Sources, Span},
+    ty::number,
 };
 use scalar::Core;
 
@@ -408,10 +409,14 @@ impl<'t> Node<'t> {
             return match read {
                 Yaml11::Bool(value) => value.into(),
                 Yaml11::Octal(number) | Yaml11::Int(number) => number.into(),
-                Yaml11::Float(number) => number.into(),
+                Yaml11::Float(number) => of_go(number).map_or_else(|| number.into(), serde_json::Value::Number),
             };
         }
         match self.data() {
+            // A large integer stays one.
+            Data::Float(number) if self.text().is_some_and(|text| text.parse::<u64>().is_err()) => {
+                of_go(number).map_or_else(|| self.to_json(), serde_json::Value::Number)
+            }
             Data::Seq => self.items().map(Node::to_manifest).collect(),
             Data::Map => {
                 let name = |entry: &Entry<'_>| match word(entry.key) {
@@ -493,6 +498,11 @@ pub fn manifests(text: &str) -> Result<Vec<serde_json::Value>, String> {
     Ok(found)
 }
 
+/// A number as Go sends it: `1e3` and `2.0` are integers.
+fn of_go(number: f64) -> Option<serde_json::Number> {
+    number.is_finite().then(|| number::go_json(number).parse().ok()).flatten()
+}
+
 /// Warns about plain words, in values and keys, that YAML 1.1 tools (Go's yaml.v2) read as something else.
 pub fn yaml11_words(tree: &Tree, out: &mut Diagnostics) {
     for raw in &tree.nodes {
@@ -537,6 +547,8 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0], first);
         assert_eq!(found[1]["json"], json!(true));
+        let numbers = manifests("[1e3, 2.0, .5, 0.50, 1e21, 1.5e-7, 18446744073709551615, -1.0]").unwrap();
+        assert_eq!(numbers[0].to_string(), "[1000,2,0.5,0.5,1e+21,1.5e-7,18446744073709551615,-1]");
 
         assert_eq!(manifests("a: 1\n---\nb: [\n").unwrap_err().split(':').next(), Some("line 3"));
         assert_eq!(manifests("").unwrap(), Vec::<serde_json::Value>::new());

@@ -1740,7 +1740,8 @@ fn conversions_match_the_documented_pages() {
                     files.add("task.yaml", task_of(phase, &block.text()), false);
                     let sources = Sources::default();
                     let compiled = compile(&[PathBuf::from("task.yaml")], &sources, &files);
-                    let cx = context(&sources, &files, &compiled, Dialect::Portable, Target::Builtin);
+                    let target = if block.has("kubernetes") { Target::Kubernetes } else { Target::Builtin };
+                    let cx = context(&sources, &files, &compiled, Dialect::Portable, target);
                     now = Some((phase.to_owned(), convert::task(&compiled.project.tasks[0], cx).unwrap()));
                     continue;
                 }

@@ -319,6 +319,8 @@ impl Cluster {
                 None => (None, rest),
             },
         };
+        // `deployments.` and `deployments.v1.` name no group.
+        let group = group.filter(|group| !group.is_empty());
         let is = |resource: &&APIResource| {
             !resource.name.contains('/')
                 && (resource.name == name
@@ -334,11 +336,18 @@ impl Cluster {
             return to_kind("v1", found);
         }
         let versions = self.versions().await?;
+        // As for kubectl, the beginning of the name of a group is enough if no group has this name.
+        let is_group = versions.iter().any(|listed| group == Some(parts(listed).0));
+        let fits = |of: &str| match group {
+            None => true,
+            Some(group) if is_group || exact.is_some() => of == group,
+            Some(group) => of.starts_with(group),
+        };
         let wanted: Vec<_> = versions
             .iter()
             .filter(|listed| {
-                let (of, version) = listed.split_once('/').unwrap_or(("", listed));
-                group.is_none_or(|group| of == group) && exact.is_none_or(|exact| version == exact)
+                let (of, version) = parts(listed);
+                fits(of) && exact.is_none_or(|exact| version == exact)
             })
             .collect();
         let lists = join_all(wanted.iter().map(|version| self.listed(version))).await;
@@ -436,6 +445,11 @@ impl Cluster {
             _ => Err(Error::Broken("no object is named: write `resource: KIND/NAME`".to_owned())),
         }
     }
+}
+
+/// Group and version; the core group has no name.
+fn parts(listed: &str) -> (&str, &str) {
+    listed.split_once('/').unwrap_or(("", listed))
 }
 
 /// Whether a part of the name of a kind is a version: `v1`, `v2beta1`.

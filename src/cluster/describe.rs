@@ -8,6 +8,14 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|c| c["type"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(kind)))
 }
 
+/// Whether a condition is about the object as it is now, as far as its status says so (as kubectl reads it).
+pub fn is_current(object: &Value, condition: &Value) -> bool {
+    let observed = [&condition["observedGeneration"], &object["status"]["observedGeneration"]];
+    let observed = observed.into_iter().find_map(Value::as_u64);
+    let generation = object["metadata"]["generation"].as_u64();
+    observed.zip(generation).is_none_or(|(observed, generation)| observed >= generation)
+}
+
 /// The state of an object: a condition, its containers, its phase.
 pub fn state(object: &Value, kind: Option<&str>) -> String {
     let mut parts = Vec::new();
@@ -93,6 +101,11 @@ pub fn finalizers(object: &Value) -> String {
 pub fn rolled_out(object: &Value) -> Result<bool, String> {
     let spec = |key: &str| object["spec"][key].as_u64();
     let status = |key: &str| object["status"][key].as_u64().unwrap_or(0);
+    if let Some(strategy) = object.pointer("/spec/updateStrategy/type").and_then(Value::as_str)
+        && strategy != "RollingUpdate"
+    {
+        return Err(format!("it has no rollout, because its update strategy is {strategy}"));
+    }
     if object["metadata"]["generation"].as_u64().unwrap_or(0) > status("observedGeneration") {
         return Ok(false);
     }
@@ -108,9 +121,11 @@ pub fn rolled_out(object: &Value) -> Result<bool, String> {
         }
         Some("StatefulSet") => {
             let (wanted, revision) = (spec("replicas").unwrap_or(1), |key: &str| object["status"][key].as_str());
-            let current =
-                revision("updateRevision") == revision("currentRevision") || status("updatedReplicas") >= wanted;
-            status("readyReplicas") >= wanted && current
+            let current = match object.pointer("/spec/updateStrategy/rollingUpdate/partition").and_then(Value::as_u64) {
+                Some(partition) => status("updatedReplicas") >= wanted.saturating_sub(partition),
+                None => revision("updateRevision") == revision("currentRevision"),
+            };
+            status("observedGeneration") > 0 && status("readyReplicas") >= wanted && current
         }
         Some("DaemonSet") => {
             let wanted = status("desiredNumberScheduled");
@@ -118,4 +133,46 @@ pub fn rolled_out(object: &Value) -> Result<bool, String> {
         }
         kind => return Err(format!("a {} is not rolled out", kind.unwrap_or("thing without a kind"))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn conditions_of_an_earlier_generation_do_not_count() {
+        for (generation, observed, own, current) in [
+            (json!(2), json!(2), json!(null), true),
+            (json!(2), json!(1), json!(null), false),
+            (json!(2), json!(1), json!(2), true),
+            (json!(2), json!(2), json!(1), false),
+            (json!(2), json!(null), json!(null), true),
+            (json!(null), json!(1), json!(null), true),
+        ] {
+            let object = json!({"metadata": {"generation": generation}, "status": {"observedGeneration": observed}});
+            assert_eq!(is_current(&object, &json!({"observedGeneration": own})), current, "{object} {own}");
+        }
+    }
+
+    #[test]
+    fn stateful_sets_are_rolled_out_down_to_their_partition() {
+        let set = |updated: u64, rolling: &Value, revision: &str| {
+            json!({"kind": "StatefulSet", "metadata": {"generation": 1},
+                "spec": {"replicas": 3, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}},
+                "status": {"observedGeneration": 1, "readyReplicas": 3, "updatedReplicas": updated,
+                    "currentRevision": "a", "updateRevision": revision}})
+        };
+        for (updated, rolling, revision, done) in [
+            (3, json!({"partition": 0}), "a", true),
+            (2, json!({"partition": 0}), "a", false),
+            (2, json!({"partition": 1}), "b", true),
+            (0, json!({"partition": 5}), "b", true),
+            (0, json!(null), "a", true),
+            (3, json!(null), "b", false),
+        ] {
+            assert_eq!(rolled_out(&set(updated, &rolling, revision)), Ok(done), "{updated} {rolling} {revision}");
+        }
+    }
 }

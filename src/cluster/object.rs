@@ -4,7 +4,7 @@ use std::{path::Path as FilePath, time::Duration};
 
 use kube::{
     ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch as KubePatch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, Patch as KubePatch, PatchParams, PostParams, Request},
 };
 use serde_json::{Value, json};
 
@@ -17,8 +17,10 @@ use super::{
 };
 use crate::kubernetes::operation::{Annotate, Apply, Delete, Get, Label, Patch, PatchKind, Reference, Restart, Scale};
 
-/// The field manager of server-side apply.
+/// The field manager of changes.
 const MANAGER: &str = "gevals";
+/// The field manager of `apply`: that of `kubectl apply --server-side`, so that an agent may apply the same objects in this way.
+const APPLIER: &str = "kubectl";
 
 /// How long it may take until a new kind is served.
 const DEFINED: Duration = Duration::from_secs(10);
@@ -37,7 +39,13 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
     for manifest in flat(manifests) {
         match apply_one(call, manifest, args.namespace.as_deref()).await {
             Ok(name) => applied.push(name),
-            Err(error) => refused.push(error),
+            Err(error) => {
+                let stops = is_invalid(&error);
+                refused.push(error);
+                if stops {
+                    break;
+                }
+            }
         }
     }
     if let Some(error) = all_of(refused) {
@@ -49,21 +57,28 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
     Ok(Done::said(format!("applied {}", applied.join(", "))).with("applied", applied).with("namespace", args.namespace))
 }
 
+/// Whether an API server before 1.25 refused a manifest because of its form. For such a server kubectl checks the form
+/// itself, before it sends anything, and does not apply what follows. A number in place of a text is not an error of this kind.
+fn is_invalid(error: &Error) -> bool {
+    matches!(error, Error::Failed(why) if why.contains("typed patch object: ") && !why.contains("expected string"))
+}
+
 /// Applies an object; returns `KIND/NAME`.
 async fn apply_one(call: &Call, mut manifest: Value, namespace: Option<&str>) -> Result<String> {
     if let Some(path) = emptied(&mut manifest, &mut String::new()) {
         return failed(format!("{}: `{path}` has no value", titled(&manifest)));
     }
     let (target, mut object) = placed(call, manifest, namespace).await?;
-    let params = PatchParams::apply(MANAGER).force().validation_strict();
+    let params = PatchParams::apply(APPLIER).force().validation_strict();
     let mut patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
-    if let Err(kube::Error::Api(status)) = &patched
-        && status.message.contains("omits key field \"protocol\"")
-        && matches!(target.kind.resource.group.as_str(), "" | "apps" | "batch")
-    {
-        // An API server before 1.21 does not apply this default when merging.
-        with_protocols(&mut object.data);
-        patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+    for (fault, mend) in MENDS {
+        if let Err(kube::Error::Api(status)) = &patched
+            && status.message.contains(fault)
+            && matches!(target.kind.resource.group.as_str(), "" | "apps" | "batch")
+        {
+            mend(&mut object.data);
+            patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+        }
     }
     patched.map_err(|e| explain(&e, &target.label()))?;
     if target.kind.resource.kind == "CustomResourceDefinition" {
@@ -148,6 +163,37 @@ fn emptied(value: &mut Value, path: &mut String) -> Option<String> {
     None
 }
 
+/// What an API server before 1.21 refuses to merge, and how to write it so that it does not: it knows no default for the protocol
+/// of a port, and no quantities that are numbers.
+const MENDS: [(&str, fn(&mut Value)); 2] = [
+    ("expected string, got &value.valueUnstructured", with_quantities),
+    ("omits key field \"protocol\"", with_protocols),
+];
+
+/// Writes quantities that are numbers as texts.
+fn with_quantities(value: &mut Value) {
+    const MAPS: [&str; 9] =
+        ["limits", "requests", "hard", "capacity", "default", "defaultRequest", "max", "min", "maxLimitRequestRatio"];
+    let text = |value: &mut Value| {
+        if value.is_number() {
+            *value = Value::from(value.to_string());
+        }
+    };
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(with_quantities),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::Object(amounts) if MAPS.contains(&key.as_str()) => amounts.values_mut().for_each(text),
+                    value if key == "sizeLimit" => text(value),
+                    value => with_quantities(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Sets the protocol of ports of services and containers to TCP if it is missing.
 fn with_protocols(value: &mut Value) {
     match value {
@@ -169,13 +215,24 @@ fn with_protocols(value: &mut Value) {
 /// `create`.
 pub async fn create(call: &Call, manifest: Value) -> Result<Done> {
     let (target, object) = placed(call, manifest, None).await?;
-    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-    let made = target.api.create(&params, &object).await.map_err(|e| explain(&e, &target.label()))?;
+    let made = post(call, &target, &object).await?;
     Ok(Done::said(format!("created {}", target.label()))
         .with("name", made.name_any())
         .with("namespace", made.namespace())
         .with("uid", made.uid())
         .with("resourceVersion", made.resource_version()))
+}
+
+/// Creates an object. As for kubectl, the server refuses fields that the kind does not have (since 1.25).
+async fn post(call: &Call, target: &Target, object: &DynamicObject) -> Result<DynamicObject> {
+    let invalid = |e: &dyn std::error::Error| Error::Broken(format!("{}: {e}", target.label()));
+    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let body = serde_json::to_vec(object).map_err(|e| invalid(&e))?;
+    let mut request = Request::new(target.api.resource_url()).create(&params, body).map_err(|e| invalid(&e))?;
+    *request.uri_mut() = format!("{}&fieldValidation=Strict", request.uri())
+        .parse()
+        .map_err(|_| Error::Broken(format!("{}: its address is invalid", target.label())))?;
+    call.cluster.client().await?.request(request).await.map_err(|e| explain(&e, &target.label()))
 }
 
 /// `delete`.
@@ -298,6 +355,9 @@ pub async fn scale(call: &Call, args: Scale) -> Result<Done> {
 pub async fn restart(call: &Call, args: Restart) -> Result<Done> {
     let target = call.cluster.resource(&args.resource, &args.namespace).await?;
     wait::workload(&target)?;
+    if target.existing().await?.data["spec"]["paused"] == true {
+        return failed(format!("{} is paused: it does not restart", target.label()));
+    }
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let annotations = json!({"kubectl.kubernetes.io/restartedAt": now});
     let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
@@ -363,11 +423,13 @@ async fn placed(call: &Call, mut manifest: Value, namespace: Option<&str>) -> Re
     let (Some(version), Some(kind), Some(name)) = (text("/apiVersion"), text("/kind"), text("/metadata/name")) else {
         return Err(Error::Broken("a manifest needs `apiVersion`, `kind` and `metadata.name`".to_owned()));
     };
-    let own = text("/metadata/namespace");
+    let own = text("/metadata/namespace").filter(|own| !own.is_empty());
     let target =
         call.cluster.target(call.cluster.kind(&version, &kind).await?, own.as_deref().or(namespace), &name).await?;
-    if let Some(namespace) = &target.namespace {
-        manifest["metadata"]["namespace"] = json!(namespace);
+    match &target.namespace {
+        Some(namespace) => manifest["metadata"]["namespace"] = json!(namespace),
+        // kubectl ignores it.
+        None => drop(manifest["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("namespace"))),
     }
     let object = serde_json::from_value(manifest).map_err(|e| Error::Broken(format!("{}: {e}", target.label())))?;
     Ok((target, object))

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use serde_json_path::{JsonPath, NormalizedPath};
 
+use crate::ty::number;
+
 /// A path in kubectl's syntax: `{.a.b}`, `.a.b`, `a.b`, `{.metadata.annotations.example\.com/x}`, `[*]`,
 /// `[?(@.type=="Ready")]`.
 #[derive(Clone, Debug)]
@@ -88,15 +90,16 @@ pub fn printed(value: &Value) -> String {
             let text = sorted(value).to_string();
             escapes.iter().fold(text, |text, (sign, escape)| text.replace(*sign, escape))
         }
-        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (None, None, Some(float)) => crate::ty::number::go_float(float),
+        // kubectl reads what is no int64 as a float64.
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (None, Some(float)) => number::go_float(float),
             _ => number.to_string(),
         },
         value => value.to_string(),
     }
 }
 
-/// The same value with the keys of all objects in order.
+/// The same value with the keys of all objects in order, and with numbers as Go writes them.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -105,6 +108,10 @@ fn sorted(value: &Value) -> Value {
             Value::Object(fields.into_iter().collect())
         }
         Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::Number(number) if number.as_i64().is_none() => {
+            let written = number.as_f64().and_then(|float| number::go_json(float).parse().ok());
+            Value::Number(written.unwrap_or_else(|| number.clone()))
+        }
         value => value.clone(),
     }
 }
@@ -213,13 +220,16 @@ mod tests {
 
     #[test]
     fn values_are_printed_as_by_kubectl() {
-        let object =
-            json!({"spec": {"m": {"url": "a=1&b=<2>", "a": null}, "list": [{"b": 1, "a": "x"}], "none": null}});
+        let object = json!({"spec": {"m": {"url": "a=1&b=<2>", "a": null}, "list": [{"b": 1, "a": "x"}], "none": null,
+                "big": 12_345_678_901_234_567_890_u64, "small": 1.5e-7, "in": {"big": 1e21, "whole": 2.0}}});
         for (path, text) in [
             ("{.spec.m}", r#"{"a":null,"url":"a=1\u0026b=\u003c2\u003e"}"#),
             ("{.spec.list}", r#"[{"a":"x","b":1}]"#),
             ("{.spec.m.url}", "a=1&b=<2>"),
             ("{.spec.none}", "null"),
+            ("{.spec.big}", "1.2345678901234567e+19"),
+            ("{.spec.small}", "1.5e-07"),
+            ("{.spec.in}", r#"{"big":1e+21,"whole":2}"#),
         ] {
             let path = Path::parse(path).unwrap();
             assert_eq!(path.text(&path.select(&object).unwrap()), text);

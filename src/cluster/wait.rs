@@ -45,9 +45,8 @@ impl Until {
     /// Why it never will be.
     fn holds(&self, object: &Value) -> std::result::Result<bool, String> {
         Ok(match self {
-            Self::Condition { kind, status } => {
-                describe::condition(object, kind).is_some_and(|c| c["status"].as_str() == Some(status))
-            }
+            Self::Condition { kind, status } => describe::condition(object, kind)
+                .is_some_and(|c| c["status"].as_str() == Some(status) && describe::is_current(object, c)),
             Self::Path { path, value, .. } => match (path.select(object), value) {
                 (Some(found), Some(value)) => {
                     found == *value || value.as_str().is_some_and(|text| path.text(&found) == text)

@@ -56,6 +56,16 @@ impl Value {
         }
     }
 
+    /// Changes all values that are written unchanged.
+    pub fn each_raw(&mut self, change: &impl Fn(&mut String)) {
+        match self {
+            Self::Raw(text) => change(text),
+            Self::Text(_) => {}
+            Self::Map(entries) => entries.iter_mut().for_each(|entry| entry.value.each_raw(change)),
+            Self::List(items) => items.iter_mut().for_each(|item| item.value.each_raw(change)),
+        }
+    }
+
     /// Creates a list of strings.
     pub fn texts<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Self {
         Self::List(items.into_iter().map(|t| Item { comments: Vec::new(), value: Self::text(t.as_ref()) }).collect())

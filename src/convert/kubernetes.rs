@@ -3,7 +3,12 @@
 //! Every function here returns `None` if it does not understand a command, or if the operation would do something else: the step
 //! then stays unchanged. `oc` stays as well, because its defaults differ.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    str::FromStr,
+    time::Duration,
+};
 
 use super::{
     emit::{Entry, Item, Value, plain},
@@ -14,6 +19,7 @@ use crate::{
     bash::{
         self,
         ast::{self, Part},
+        types::{self, Shape, Type},
     },
     builtin::command::ExitCode,
     diagnostic::Diagnostics,
@@ -21,6 +27,7 @@ use crate::{
     kubernetes::operation,
     source::Sources,
     template::{self, escape},
+    ty::{duration, number},
     yaml::{self, Tree, parse},
 };
 
@@ -28,6 +35,8 @@ use crate::{
 pub const ALIAS: &str = "k8s";
 /// The limit for a command that waits without a limit of its own: as long as a script may take.
 const UNBOUNDED: &str = "5m";
+/// An operation needs about so long until it knows the state.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// The result of converting the commands of a task.
 #[derive(Debug, Default)]
@@ -42,12 +51,18 @@ pub struct Lifted {
 }
 
 /// Turns the steps of a task into operations, as far as they are understood.
-pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: Constant<'_>) -> Lifted {
+pub fn lift(
+    phases: &mut [(PhaseKind, Vec<Step>)],
+    alias: &str,
+    constant: Constant<'_>,
+    texts: &dyn Fn(&str) -> Vec<String>,
+) -> Lifted {
     let all = format!("{phases:?}");
     let mut lifted = Lifted::default();
     let mut outputs = Vec::new();
     for (phase, steps) in phases.iter_mut() {
-        let mut cx = Cx { phase: *phase, alias, constant, all: &all, lifted: &mut lifted, outputs: &mut outputs };
+        let mut cx =
+            Cx { phase: *phase, alias, constant, texts, all: &all, lifted: &mut lifted, outputs: &mut outputs };
         cx.list(steps);
     }
     // Outputs that other steps read have a new name now.
@@ -70,6 +85,8 @@ struct Cx<'a> {
     phase: PhaseKind,
     alias: &'a str,
     constant: Constant<'a>,
+    /// The texts of a file, or of the files of a directory. None if it is not known before the run.
+    texts: &'a dyn Fn(&str) -> Vec<String>,
     /// The task before the conversion, to see what is used where.
     all: &'a str,
     lifted: &'a mut Lifted,
@@ -116,18 +133,12 @@ impl Cx<'_> {
     fn of_manifest(&mut self, step: &Step, content: &str) -> Option<Step> {
         let Kind::Command { run, shell: None, workdir: None, env, expect } = &step.kind else { return None };
         let kubectl = Kubectl::read(run, env, self.constant)?;
+        self.is_settled(&kubectl).then_some(())?;
         (*expect == Expect::default() && step.id.is_none() && self.phase != PhaseKind::Verify).then_some(())?;
         kubectl.only(&["filename", "namespace"])?;
         match (kubectl.verb.as_str(), kubectl.words.as_slice()) {
             ("apply", []) => {
-                // kubectl refuses another namespace than that of `-n`.
-                let fits = |document: &serde_json::Value| {
-                    let own = document["metadata"]["namespace"].as_str();
-                    own.zip(kubectl.flag("namespace")).is_none_or(|(own, given)| own == given)
-                };
-                yaml::manifests(content)
-                    .is_ok_and(|all| all.iter().all(|one| fits(one) && is_plain(one)))
-                    .then_some(())?;
+                is_same(&[content.to_owned()], kubectl.flag("namespace")).then_some(())?;
                 let mut body = vec![Entry::new("inline", Value::text(content))];
                 kubectl.namespace(&mut body);
                 Some(self.operation(step, "apply", body))
@@ -143,6 +154,7 @@ impl Cx<'_> {
     fn of_command(&mut self, step: &Step) -> Option<Step> {
         let Kind::Command { run, shell: None, workdir, env, expect } = &step.kind else { return None };
         let mut kubectl = Kubectl::read(run, env, self.constant)?;
+        self.is_settled(&kubectl).then_some(())?;
         // A limit must be known before the run.
         if let Some(limit) = kubectl.flags.get_mut("timeout")
             && let Some(name) = limit.strip_prefix("{env.").and_then(|name| name.strip_suffix('}'))
@@ -170,7 +182,7 @@ impl Cx<'_> {
                 (!strict || kubectl.is_served()).then_some(())?;
                 delete(&kubectl, any)?
             }
-            "apply" if quiet => ("apply", apply(&kubectl, workdir.as_deref())?),
+            "apply" if quiet => ("apply", apply(&kubectl, workdir.as_deref(), self.texts)?),
             "create" if quiet => {
                 kubectl.only(&[])?;
                 let [kind, name] = kubectl.words.as_slice() else { return None };
@@ -194,6 +206,13 @@ impl Cx<'_> {
             self.lifted.reported |= self.phase == PhaseKind::Cleanup;
         }
         Some(made)
+    }
+
+    /// Whether the namespace of a command is certain: not that of the context if the task changes the context.
+    fn is_settled(&self, kubectl: &Kubectl) -> bool {
+        let changes = ["set-context", "use-context", "kubens"].iter().any(|word| self.all.contains(word));
+        let own = ["namespace", "all-namespaces"].iter().any(|name| kubectl.flag(name).is_some());
+        !changes || own || kubectl.words.iter().any(|word| is_of_cluster(word))
     }
 
     /// Records whether a command uses the namespace of the context.
@@ -340,6 +359,7 @@ const SWITCHES: [(&str, &str); 9] = [
 
 impl Kubectl {
     fn read(run: &str, env: &[(String, String)], constant: Constant<'_>) -> Option<Self> {
+        (!env.iter().any(|(name, _)| is_read(name))).then_some(())?;
         let words = words(run, env, constant)?;
         let (name, rest) = words.split_first()?;
         (name == "kubectl").then_some(())?;
@@ -376,7 +396,8 @@ impl Kubectl {
             // An option that is given twice is not understood.
             found.flags.insert(name, value).is_none().then_some(())?;
         }
-        (!found.verb.is_empty()).then_some(found)
+        let is_namespace = found.flag("namespace").is_none_or(is_name);
+        (!found.verb.is_empty() && is_namespace).then_some(found)
     }
 
     fn flag(&self, name: &str) -> Option<&str> {
@@ -430,11 +451,12 @@ impl Kubectl {
     /// Returns the time limit in the form that operations accept.
     fn timeout(&self, default: &str) -> Option<Entry> {
         let text = self.flag("timeout").unwrap_or(default);
-        let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
-        let text = if matches!(text.as_str(), "0s" | "-1s") { UNBOUNDED.to_owned() } else { text };
-        // kubectl reads `-1s` as a week.
-        crate::ty::duration::parse(&text).ok()?;
-        Some(Entry::new("timeout", Value::text(text)))
+        // `wait` reads `-1s` as a week.
+        let limit = if self.verb == "wait" { text.trim_start_matches('-') } else { text };
+        let span = duration::parse(limit).ok()?;
+        let is_open = span.is_zero() || limit != text;
+        (is_open || span >= SHORTEST).then_some(())?;
+        Some(Entry::new("timeout", Value::text(if is_open { UNBOUNDED } else { text })))
     }
 }
 
@@ -473,12 +495,22 @@ fn is_kind(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')) && word != "all"
 }
 
+/// Whether kubectl sends a name as it is.
+fn is_name(word: &str) -> bool {
+    !word.is_empty() && !word.contains('/') && !word.contains(char::is_whitespace)
+}
+
+/// Whether kubectl, or the search for it, reads a variable of the environment.
+fn is_read(name: &str) -> bool {
+    matches!(name, "HOME" | "PATH") || name.starts_with("KUBE") || name.to_ascii_uppercase().ends_with("_PROXY")
+}
+
 fn one_of(words: &[String]) -> Option<String> {
     match words {
-        [kind, name] if is_kind(kind) && !name.contains('/') => Some(format!("{kind}/{name}")),
+        [kind, name] if is_kind(kind) && is_name(name) => Some(format!("{kind}/{name}")),
         [one] => {
             let (kind, name) = one.split_once('/')?;
-            (is_kind(kind) && !name.is_empty() && !name.contains('/')).then(|| one.clone())
+            (is_kind(kind) && is_name(name)).then(|| one.clone())
         }
         _ => None,
     }
@@ -510,13 +542,16 @@ fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
         }
     } else if let Some(path) = wanted.strip_prefix("jsonpath=") {
         let end = literal(path)?;
-        let (path, value) = match end.rsplit_once("}=") {
+        let (path, value) = match end.split_once("}=") {
             Some((path, value)) => (format!("{path}}}"), Some(value.to_owned())),
             None => (end, None),
         };
         add("jsonpath", Value::text(escape(&one_path(&escape(&path))?)));
         if let Some(value) = value {
-            (!value.is_empty()).then_some(())?;
+            // kubectl removes quotes and blanks, and accepts no other `=`.
+            let bare = value.trim().trim_matches(['\'', '"']);
+            let is_plain = !value.is_empty() && !value.contains('=') && bare == value;
+            is_plain.then_some(())?;
             add("value", Value::text(escape(&value)));
         }
     } else {
@@ -524,7 +559,7 @@ fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
         match wanted {
             // The operation also waits for objects that are created meanwhile.
             "delete" if kubectl.is_served() && kubectl.flag("selector").is_none() => add("deleted", Value::bool(true)),
-            "create" => add("created", Value::bool(true)),
+            "create" if kubectl.flag("selector").is_none() => add("created", Value::bool(true)),
             _ => return None,
         }
     }
@@ -532,7 +567,7 @@ fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
         add("mustExist", Value::bool(true));
     }
     // Zero means to ask once.
-    let once = |limit: &str| limit.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<f64>() == Ok(0.0);
+    let once = |limit: &str| duration::parse(limit).is_ok_and(|limit| limit.is_zero());
     (!kubectl.flag("timeout").is_some_and(once)).then_some(())?;
     body.push(kubectl.timeout("30s")?);
     Some(body)
@@ -564,7 +599,7 @@ fn delete(kubectl: &Kubectl, any: bool) -> Option<(&'static str, Vec<Entry>)> {
     Some(("delete", body))
 }
 
-fn apply(kubectl: &Kubectl, workdir: Option<&str>) -> Option<Vec<Entry>> {
+fn apply(kubectl: &Kubectl, workdir: Option<&str>, texts: &dyn Fn(&str) -> Vec<String>) -> Option<Vec<Entry>> {
     kubectl.only(&["filename", "namespace"])?;
     let file = kubectl.flag("filename").filter(|_| kubectl.words.is_empty())?;
     (file != "-" && !file.contains("://")).then_some(())?;
@@ -572,6 +607,7 @@ fn apply(kubectl: &Kubectl, workdir: Option<&str>) -> Option<Vec<Entry>> {
         Some(dir) if !file.starts_with('/') => format!("{dir}/{file}"),
         _ => file.to_owned(),
     };
+    is_same(&texts(&file), kubectl.flag("namespace")).then_some(())?;
     let mut body = vec![Entry::new("file", Value::text(file))];
     kubectl.namespace(&mut body);
     Some(body)
@@ -580,7 +616,9 @@ fn apply(kubectl: &Kubectl, workdir: Option<&str>) -> Option<Vec<Entry>> {
 /// The tree of a text that kubectl reads in the same way.
 fn yaml(text: &str) -> Option<Tree> {
     let file = Sources::default().add(Path::new("manifest.yaml"), text);
-    let tree: Tree = parse(file, text, &mut Default::default()).ok()?;
+    let mut found = Diagnostics::default();
+    let tree: Tree = parse(file, text, &mut found).ok()?;
+    (!found.has_error()).then_some(())?;
     let mut other = Diagnostics::default();
     yaml::yaml11_words(&tree, &mut other);
     other.is_empty().then_some(tree)
@@ -592,10 +630,10 @@ fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
     let tree = yaml(&text)?;
     let root = tree.root();
     let field = |name: &str| root.get(name).and_then(|node| node.text().map(str::to_owned));
-    let (kind, _) = (field("kind")?, field("apiVersion")?);
-    root.get("metadata")?.get("name")?;
-    is_plain(&root.to_manifest()).then_some(())?;
-    let Value::Map(mut body) = escaped(plain(root)) else { return None };
+    let kind = field("kind")?;
+    let manifest = root.to_manifest();
+    (is_object(&manifest) && is_plain(&manifest) && has_known_fields(&manifest)).then_some(())?;
+    let Value::Map(mut body) = as_sent(escaped(plain(root))) else { return None };
     if let Some(namespace) = namespace.filter(|_| !is_of_cluster(&kind.to_ascii_lowercase())) {
         let metadata = body.iter_mut().find(|entry| entry.key == "metadata")?;
         let Value::Map(fields) = &mut metadata.value else { return None };
@@ -608,8 +646,101 @@ fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
     Some(body)
 }
 
-/// Whether server-side apply accepts a manifest exactly if kubectl does: no empty values, no list with two items of the same
-/// key, no identity of an existing object.
+/// Whether server-side apply does with manifests what kubectl does.
+fn is_same(texts: &[String], namespace: Option<&str>) -> bool {
+    // Go's yaml.v2 accepts no tab before a value.
+    if texts.iter().any(|text| [":\t", ": \t", "-\t", "- \t"].iter().any(|tab| text.contains(tab))) {
+        return false;
+    }
+    let Ok(manifests) = texts.iter().map(|text| yaml::manifests(text)).collect::<Result<Vec<_>, _>>() else {
+        return false;
+    };
+    let all: Vec<_> = manifests.iter().flatten().flat_map(objects).collect();
+    // kubectl refuses another namespace than that of `-n`.
+    let fits = |object: &serde_json::Value| {
+        let own = object["metadata"]["namespace"].as_str();
+        own.zip(namespace).is_none_or(|(own, given)| own == given)
+    };
+    // kubectl looks up all kinds first, also those that the manifest defines.
+    let defined: Vec<_> =
+        all.iter().filter(|o| o["kind"] == "CustomResourceDefinition").map(|o| &o["spec"]["group"]).collect();
+    let is_known = |object: &serde_json::Value| {
+        let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
+        !defined.iter().any(|known| known.as_str() == group && group.is_some())
+    };
+    all.iter().all(|object| is_object(object) && is_plain(object) && fits(object) && is_known(object))
+}
+
+/// The objects of a manifest: those of a list, or itself.
+fn objects(manifest: &serde_json::Value) -> Vec<&serde_json::Value> {
+    match manifest["items"].as_array().filter(|_| manifest["kind"] == "List" && manifest["apiVersion"] == "v1") {
+        Some(items) => items.iter().collect(),
+        None => vec![manifest],
+    }
+}
+
+/// Whether kubectl can decode an object (it stops at the first that it cannot decode), and server-side apply accepts its
+/// metadata. Lists with a kind of their own give their items what they lack.
+fn is_object(manifest: &serde_json::Value) -> bool {
+    const METADATA: [&str; 8] = [
+        "name",
+        "generateName",
+        "namespace",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "creationTimestamp",
+    ];
+    let text = |value: &serde_json::Value| value.as_str().is_some_and(|text| !text.is_empty());
+    let is_version = |text: &str| text.split('/').count() < 3;
+    [&manifest["apiVersion"], &manifest["kind"], &manifest["metadata"]["name"]].into_iter().all(text)
+        && manifest["apiVersion"].as_str().is_some_and(is_version)
+        && !manifest["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
+        && manifest["metadata"].as_object().is_some_and(|own| own.keys().all(|key| METADATA.contains(&key.as_str())))
+}
+
+/// Whether a manifest has only fields that its kind has, as far as these are known: `create` ignores others.
+fn has_known_fields(manifest: &serde_json::Value) -> bool {
+    let kind = manifest["kind"].as_str().unwrap_or_default().to_lowercase();
+    let is_it = manifest["apiVersion"].as_str() == types::version(&kind);
+    match (types::of_kind(&kind).filter(|_| is_it), manifest) {
+        (Some(of), serde_json::Value::Object(fields)) => fields.iter().all(|(name, value)| {
+            matches!(name.as_str(), "apiVersion" | "kind" | "metadata")
+                || of.field(name).is_some_and(|of| has_fields(value, of))
+        }),
+        _ => true,
+    }
+}
+
+fn has_fields(value: &serde_json::Value, of: Type) -> bool {
+    use serde_json::Value as Json;
+    match (value, of.shape()) {
+        (Json::Array(items), Shape::List(of)) => items.iter().all(|item| has_fields(item, of)),
+        (Json::Object(fields), Shape::Map(of)) => fields.values().all(|value| has_fields(value, of)),
+        (Json::Object(fields), Shape::Object) => {
+            fields.iter().all(|(name, value)| of.field(name).map_or(of.is_open(), |of| has_fields(value, of)))
+        }
+        _ => true,
+    }
+}
+
+/// The fields that identify the items of a list, to kubectl or to server-side apply. Only items that also have the second
+/// field have such a key.
+const KEYS: [(&str, &str); 8] = [
+    ("name", ""),
+    ("containerPort", ""),
+    // Ports of a service have names; those of a network policy are no keys.
+    ("port", "name"),
+    ("mountPath", ""),
+    ("devicePath", ""),
+    ("topologyKey", "maxSkew"),
+    ("ip", ""),
+    ("type", "status"),
+];
+
+/// Whether server-side apply accepts a manifest exactly if kubectl does: no empty values, no list with two equal items or two
+/// items of the same key, no identity of an existing object.
 fn is_plain(manifest: &serde_json::Value) -> bool {
     use serde_json::Value as Json;
     match manifest {
@@ -617,25 +748,40 @@ fn is_plain(manifest: &serde_json::Value) -> bool {
         Json::Object(fields) => fields.iter().all(|(key, value)| match key.as_str() {
             "creationTimestamp" => value.is_null(),
             "uid" | "resourceVersion" => false,
+            // The words of a command line may be equal.
+            "command" | "args" => true,
             _ => is_plain(value),
         }),
         Json::Array(items) => {
-            let is_twice = |key: &[&str]| {
-                let mut seen: Vec<Vec<Option<&Json>>> = Vec::new();
-                items.iter().filter(|item| item.get(key[0]).is_some()).any(|item| {
-                    let values = key.iter().map(|name| item.get(name)).collect();
-                    let known = seen.contains(&values);
-                    seen.push(values);
-                    known
-                })
+            let is_twice = |&(key, other): &(&str, &str)| {
+                let keys: Vec<_> = items.iter().filter(|item| other.is_empty() || item.get(other).is_some()).collect();
+                has_twice(keys.into_iter().filter_map(|item| item.get(key)))
             };
-            items.iter().all(is_plain)
-                && ![&["name"][..], &["containerPort", "protocol"], &["port", "protocol"], &["mountPath"], &["ip"]]
-                    .into_iter()
-                    .any(is_twice)
+            let words = items.iter().filter(|item| !item.is_object() && !item.is_array());
+            items.iter().all(is_plain) && !has_twice(words) && !KEYS.iter().any(is_twice)
         }
         _ => true,
     }
+}
+
+/// Whether two values are equal.
+fn has_twice<'a>(values: impl Iterator<Item = &'a serde_json::Value>) -> bool {
+    let mut seen: Vec<&serde_json::Value> = Vec::new();
+    values.into_iter().any(|value| {
+        let known = seen.contains(&value);
+        seen.push(value);
+        known
+    })
+}
+
+/// Writes numbers as kubectl sends them.
+fn as_sent(mut value: Value) -> Value {
+    value.each_raw(&|text| {
+        if let Some(number) = text.parse().ok().filter(|_| text.contains(['.', 'e', 'E'])) {
+            *text = number::go_json(number);
+        }
+    });
+    value
 }
 
 /// Escapes the texts of a value as templates.
@@ -653,8 +799,13 @@ fn escaped(value: Value) -> Value {
 type Named = (&'static str, Vec<Entry>);
 
 fn rollout(kubectl: &Kubectl) -> Option<Named> {
+    const KINDS: [&str; 9] =
+        ["deployment", "deployments", "deploy", "statefulset", "statefulsets", "sts", "daemonset", "daemonsets", "ds"];
     let (what, words) = kubectl.words.split_first()?;
-    let mut body = vec![Entry::new("resource", Value::text(one_of(words)?))];
+    let resource = one_of(words)?;
+    let kind = resource.split(['/', '.']).next()?.to_ascii_lowercase();
+    KINDS.contains(&kind.as_str()).then_some(())?;
+    let mut body = vec![Entry::new("resource", Value::text(resource))];
     kubectl.namespace(&mut body);
     match what.as_str() {
         "status" => {
@@ -671,9 +822,14 @@ fn rollout(kubectl: &Kubectl) -> Option<Named> {
     }
 }
 
+/// An integer in decimal: kubectl reads `010` as an octal number.
+fn integer<N: FromStr + ToString>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|number: &N| number.to_string() == text)
+}
+
 fn scale(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     kubectl.only(&["namespace", "replicas"])?;
-    let replicas: u32 = kubectl.flag("replicas")?.parse().ok()?;
+    let replicas: u32 = integer(kubectl.flag("replicas")?)?;
     let mut body = vec![Entry::new("resource", Value::text(kubectl.one()?))];
     kubectl.namespace(&mut body);
     body.push(Entry::new("replicas", Value::Raw(replicas.to_string())));
@@ -684,8 +840,8 @@ fn patch(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     kubectl.only(&["namespace", "type", "patch", "subresource"])?;
     let text = literal(kubectl.flag("patch")?)?;
     // What starts like JSON must be JSON.
-    let is_json = || serde_json::from_str::<serde_json::Value>(&text).is_ok();
-    (!text.trim_start().starts_with(['{', '[']) || is_json()).then_some(())?;
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    (!is_json || serde_json::from_str::<serde_json::Value>(&text).is_ok()).then_some(())?;
     let tree = yaml(&text)?;
     let mut body = vec![Entry::new("resource", Value::text(kubectl.one()?))];
     kubectl.namespace(&mut body);
@@ -698,6 +854,8 @@ fn patch(kubectl: &Kubectl) -> Option<Vec<Entry>> {
         body.push(Entry::new("subresource", Value::text(part)));
     }
     let patch = escaped(plain(tree.root()));
+    // Of JSON, kubectl sends the text, and only a merge takes numbers by their form.
+    let patch = if is_json && kubectl.flag("type") == Some("merge") { patch } else { as_sent(patch) };
     matches!(patch, Value::Map(_) | Value::List(_)).then_some(())?;
     body.push(Entry::new("patch", patch));
     Some(body)
@@ -719,7 +877,8 @@ fn marks(kubectl: &Kubectl) -> Option<Named> {
             _ => return None,
         }
     }
-    (!fields.is_empty()).then_some(())?;
+    let names: BTreeSet<_> = fields.iter().map(|field| &field.key).collect();
+    (!fields.is_empty() && names.len() == fields.len()).then_some(())?;
     let (name, key) = if kubectl.verb == "label" { ("label", "labels") } else { ("annotate", "annotations") };
     body.push(Entry::new(key, Value::Map(fields)));
     Some((name, body))
@@ -799,7 +958,7 @@ fn logs(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
         body.push(Entry::new("container", Value::text(container)));
     }
     if let Some(lines) = kubectl.flag("tail") {
-        body.push(Entry::new("tail", Value::Raw(lines.parse::<i64>().ok()?.to_string())));
+        body.push(Entry::new("tail", Value::Raw(integer::<i64>(lines)?.to_string())));
     }
     if kubectl.switch("previous", false)? {
         body.push(Entry::new("previous", Value::bool(true)));

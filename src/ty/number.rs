@@ -94,6 +94,15 @@ pub fn go_float(x: f64) -> String {
     }
 }
 
+/// Formats a float64 like Go's `encoding/json`: the shortest digits, with an exponent below 1e-6 and from 1e21 on.
+pub fn go_json(x: f64) -> String {
+    if x == 0.0 || (1e-6..1e21).contains(&x.abs()) {
+        return format!("{x}");
+    }
+    let text = format!("{x:e}");
+    if text.contains("e-") { text } else { text.replace('e', "e+") }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

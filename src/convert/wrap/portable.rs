@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap, HashSet},
+    path::Path,
     time::Duration,
 };
 
@@ -17,6 +18,7 @@ use crate::{
         step::{self, Step},
     },
     hir::{Dialect, PhaseKind, RequirementKind, Substitute},
+    source::resolve,
     ty::duration,
     yaml::Node,
 };
@@ -164,6 +166,20 @@ impl Converter<'_> {
         fields
     }
 
+    /// Returns the text of a file, or those of the manifests in a directory.
+    fn texts(&self, file: &str) -> Vec<String> {
+        let path = resolve(&self.task.dir, file);
+        let read = |path: &Path| String::from_utf8(self.cx.files.read(path).ok()?).ok();
+        match read(&path) {
+            Some(text) => vec![text],
+            None => {
+                let names = self.cx.files.list(&path);
+                let manifests = names.iter().map(|name| path.join(name)).filter(|path| is_manifest(path));
+                manifests.filter_map(|path| read(&path)).collect()
+            }
+        }
+    }
+
     /// Converts commands of kubectl to operations. Returns the alias of the extension if the task does not import it yet.
     fn with_operations(&mut self, phases: &mut [(PhaseKind, Vec<Step>)], shared: &Shared<'_>) -> Option<&'static str> {
         let aliases = || {
@@ -184,10 +200,12 @@ impl Converter<'_> {
             ));
             return None;
         }
-        let lifted = kubernetes::lift(phases, own.as_deref().unwrap_or(kubernetes::ALIAS), &|name| {
+        let constant = |name: &str| {
             let (text, value) = shared.env.get(name)?;
             Some((value.clone()?, text.contains("{env.")))
-        });
+        };
+        let alias = own.as_deref().unwrap_or(kubernetes::ALIAS);
+        let lifted = kubernetes::lift(phases, alias, &constant, &|file| self.texts(file));
         self.kubectl = (lifted.operations, lifted.commands);
         if lifted.unplaced {
             let note = "commands without `-n` used the current namespace; operations use `default`";
@@ -250,6 +268,11 @@ impl Converter<'_> {
         }
         (!items.is_empty()).then(|| Entry { comments, ..Entry::new("requires", Value::List(items)) })
     }
+}
+
+/// Whether `kubectl apply` reads a file of a directory.
+fn is_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|end| ["json", "yaml", "yml"].iter().any(|known| end == *known))
 }
 
 /// Checks continue after one that fails; steps that do more than read must not.
