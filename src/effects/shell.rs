@@ -541,7 +541,8 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             if !ast::is_name(name) {
                 continue;
             }
-            if exports {
+            // After `unset`, no program is meant to read it.
+            if exports || words[0].source == "unset" {
                 self.exported.insert(name.to_owned());
             }
             if local && rest.starts_with('=') {

@@ -20,7 +20,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let rest = &facts::elsewhere(view).rest;
     for (span, text) in super::expected::expected(view) {
         let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
-        if !is_plain || said.contains(&text) || rest.contains(&text) {
+        if !is_plain || said.contains(text) || rest.contains(text) {
             continue;
         }
         let bare = |name: &&&str| {
@@ -30,7 +30,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         let name = names.iter().find(bare);
         if let Some(name) = name.filter(|_| !out.iter().any(|known| known.span == span)) {
-            out.push(prompt_disagrees::disagrees(span, &text, name, prompt));
+            out.push(prompt_disagrees::disagrees(span, text, name, prompt));
             return;
         }
     }

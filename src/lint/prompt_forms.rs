@@ -39,7 +39,7 @@ fn zones(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         return;
     }
     for (span, text) in super::expected::expected(view) {
-        let is_zone = ZONE.find_iter(&text).any(|found| found.as_str() == text.trim());
+        let is_zone = ZONE.find_iter(text).any(|found| found.as_str() == text.trim());
         if is_zone && !elsewhere.rest.contains(text.trim()) {
             out.push(disagrees(span, text.trim(), told, prompt));
             return;

@@ -54,7 +54,7 @@ pub(super) fn outputs(view: &TaskView<'_>, out: &mut Diagnostics) {
         let Some(filter) = asked::operand(run).filter(|filter| strict && filter.contains(',')) else { continue };
         let parts = at_top(&filter);
         let (place, decides) = (owner::place(run), |part: &&str| DECIDES.is_match(part) && !part.contains('|'));
-        if parts.len() > 1 && parts.iter().all(|part| decides(&part)) && !told.contains(&place) {
+        if parts.len() > 1 && parts.iter().all(decides) && !told.contains(&place) {
             told.push(place);
             out.push(
                 Diagnostic::new(&STATUS_IGNORED, place, "only the last output decides, and this filter has several")

@@ -87,6 +87,9 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
         return None;
     }
     let list = ast::read(&script)?;
+    if removes_from_environment(&list) {
+        return None;
+    }
     let once = classify::called_once(&program);
     let list = outcome::scored(outcome::joined(spliced(list, &once)));
     // Statements that stay in a script stay as they were written.
@@ -302,6 +305,20 @@ fn own_scope(body: &[Stmt]) -> bool {
         });
     }
     found
+}
+
+/// Whether a script removes a variable that it does not set: `unset KUBECONFIG`. A step cannot do that for those after it.
+fn removes_from_environment(list: &[Stmt]) -> bool {
+    let (mut own, mut removed) = (HashSet::new(), Vec::new());
+    for stmt in list {
+        walk(stmt, &mut |s| match &s.kind {
+            Kind::Assign(assigns) => own.extend(assigns.iter().map(|assign| assign.name.as_str())),
+            Kind::For { var, .. } | Kind::Count { var, .. } => drop(own.insert(var.as_str())),
+            Kind::Other(text) if text.starts_with("unset ") => removed.extend(text.split_whitespace().skip(1)),
+            _ => {}
+        });
+    }
+    removed.into_iter().any(|name| ast::is_name(name) && !own.contains(name))
 }
 
 fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
@@ -738,7 +755,11 @@ pub fn whole(text: &str) -> (usize, String, &'static str) {
         let shown = text[stmt.range.clone()].lines().next().unwrap_or_default().trim().to_owned();
         (line(stmt.range.start), shown)
     });
-    (at, shown, "the remaining statements depend on the script's location, or on a function that it does not define")
+    (
+        at,
+        shown,
+        "the remaining statements depend on the script's location, on a variable that it removes, or on a function that it does not define",
+    )
 }
 
 /// Assembles the steps, the counts, and the text of what stays.
