@@ -193,7 +193,8 @@ static HOST: Ascii = ascii(r"^[a-z0-9-]+(?:\.[a-z0-9-]+)+$");
 pub(super) fn flags(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in of_verify(view) {
         let text = &script.content.text;
-        if !text.contains("break") {
+        // A sourced file may set it as well.
+        if !text.contains("break") || SOURCES.is_match(text) {
             continue;
         }
         let mut set: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -215,6 +216,8 @@ pub(super) fn flags(view: &TaskView<'_>, out: &mut Diagnostics) {
                 format!("{}+=", name.as_str()),
                 format!("{}++", name.as_str()),
                 format!("for {} ", name.as_str()),
+                format!("-v {}", name.as_str()),
+                format!("{{{}:", name.as_str()),
             ];
             if is_plain && value.as_str() == *only && !otherwise.iter().any(|other| text.contains(other)) {
                 out.push(
@@ -223,6 +226,7 @@ pub(super) fn flags(view: &TaskView<'_>, out: &mut Diagnostics) {
                         script.content.span(whole.range()),
                         format!("`${}` is always `{only}`: nothing sets it to anything else", name.as_str()),
                     )
+                    .strength(Strength::Warning)
                     .help("start with another value"),
                 );
                 break;
@@ -231,8 +235,8 @@ pub(super) fn flags(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-static ASSIGNED: Ascii =
-    ascii(r#"(?m)(?:^|[;{]|\bthen|\bdo|\blocal|&&|\|\|)[ \t]*([a-z_]+)=("[^"\n]*"|'[^'\n]*'|[^\s;&|]*)"#);
+static SOURCES: Ascii = ascii(r"(?m)(?:^|[;&|]\s*)(?:source|\.|eval)\s");
+static ASSIGNED: Ascii = ascii(r#"(?m)(?:^|[\s;{(|&!)])([a-z_]+)=("[^"\n]*"|'[^'\n]*'|[^\s;&|]*)"#);
 static TESTED: Ascii = ascii(r#"\[\[?\s+"?\$\{?([a-z_]+)\}?"?\s+(?:=|==|!=|-eq|-ne)\s+"?'?(\w+)'?"?\s+\]"#);
 
 /// `until check; do if [ "$n" -ge 15 ]; then echo …; break; fi; …; done`, and nothing looks at `$n` afterwards: the script continues as
@@ -247,7 +251,11 @@ pub(super) fn breaks(view: &TaskView<'_>, out: &mut Diagnostics) {
             let is_check = condition
                 .iter()
                 .any(|s| !matches!(s.kind, Kind::Test) && !text(s).contains("$((") && !text(s).starts_with("read"));
-            if !is_check {
+            // A check of the same thing behind the loop decides.
+            let asked = condition.first().map_or("", text);
+            let asked = asked.split_inclusive(char::is_whitespace).take(3).collect::<String>();
+            let is_asked_again = after.contains(asked.trim_end_matches(|c: char| c.is_whitespace() || c == ';'));
+            if !is_check || is_asked_again {
                 continue;
             }
             for inner in body {
@@ -315,11 +323,7 @@ pub(super) fn waits(view: &TaskView<'_>, out: &mut Diagnostics) {
             let polls = text.starts_with("timeout ") && ["until ", "while "].iter().any(|word| text.contains(word));
             let only_says = matches!(pair[1].name(), "echo" | "printf" | ":" | "true");
             let is_known = out.iter().any(|known| known.span.contains(content.span(statement.range.clone())));
-            if polls
-                && !is_known
-                && only_says
-                && (content.program.stops_at_errors() || last.as_ref() == Some(&statement.range))
-            {
+            if polls && !is_known && only_says && last.as_ref() == Some(&statement.range) {
                 out.push(
                     Diagnostic::new(
                         &STATUS_IGNORED,
