@@ -9,7 +9,7 @@
 use super::{
     descriptors,
     disk::is_executable,
-    tree::{MARK, Tree},
+    tree::{Leads, MARK, Tree},
 };
 #[cfg(target_os = "linux")]
 use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -371,6 +371,8 @@ type Pipe = Box<dyn AsyncRead + Send + Unpin>;
 /// The process itself. It is not reaped before this is dropped: see [`super::tree`].
 #[derive(Debug)]
 struct Leader {
+    /// Dropped first, while the pid is certainly still its own. `None` if waiting means reaping.
+    _leads: Option<Leads>,
     child: Child,
     /// `None` if the system has none; then waiting means reaping.
     #[cfg(target_os = "linux")]
@@ -473,12 +475,12 @@ async fn start(
     let stdout = merged.map(|p| Box::new(p) as Pipe).or_else(|| child.stdout.take().map(|p| Box::new(p) as Pipe));
     let stderr = child.stderr.take().map(|p| Box::new(p) as Pipe);
     #[cfg(target_os = "linux")]
-    let watch = pid.and_then(watch);
-    let leader = Leader {
-        child,
-        #[cfg(target_os = "linux")]
-        watch,
+    let leader = {
+        let watch = pid.and_then(watch);
+        Leader { _leads: pid.filter(|_| watch.is_some()).map(Leads::its_tree), child, watch }
     };
+    #[cfg(not(target_os = "linux"))]
+    let leader = Leader { _leads: None, child };
     Ok((leader, tree, stdout, stderr))
 }
 
@@ -503,28 +505,35 @@ pub(super) fn find(program: &OsStr, cwd: &Path, path: Option<&OsStr>) -> Option<
     std::env::split_paths(path?).map(|dir| cwd.join(dir).join(program)).find(runs)
 }
 
+/// Bytes to read at once from a process that prints little, and from one that prints more.
+const LITTLE: usize = 4 << 10;
+const MUCH: usize = 64 << 10;
+
 /// A stream that is being read: its beginning is kept, the rest is counted.
 struct Stream {
     pipe: Option<Pipe>,
+    buffer: Vec<u8>,
     captured: Captured,
     limit: usize,
 }
 
 impl Stream {
     fn new(pipe: Option<Pipe>, limit: usize) -> Self {
-        Self { pipe, captured: Captured::default(), limit }
+        Self { pipe, buffer: vec![0; LITTLE], captured: Captured::default(), limit }
     }
 
     /// Reads to the end. May be dropped and called again: nothing that was read is lost.
     async fn pump(&mut self) {
-        let mut buffer = vec![0; 64 << 10];
         while let Some(pipe) = &mut self.pipe {
-            match pipe.read(&mut buffer).await {
+            match pipe.read(&mut self.buffer).await {
                 Ok(0) | Err(_) => self.pipe = None,
                 Ok(n) => {
                     let keep = n.min(self.limit - self.captured.bytes.len());
-                    self.captured.bytes.extend_from_slice(&buffer[..keep]);
+                    self.captured.bytes.extend_from_slice(&self.buffer[..keep]);
                     self.captured.dropped += (n - keep) as u64;
+                    if n == self.buffer.len() {
+                        self.buffer.resize(MUCH, 0);
+                    }
                 }
             }
         }

@@ -14,10 +14,41 @@
 #![cfg_attr(target_os = "linux", expect(clippy::disallowed_methods, reason = "/proc is read here"))]
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::{collections::HashSet, path::PathBuf, time::Duration};
+use rustc_hash::FxHashSet;
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 /// The environment variable with the mark.
 pub const MARK: &str = "GEVALS_EXEC";
+
+/// The leaders of all trees of this process that it has not reaped. None of them belongs to the tree of another one, so
+/// that their environments need not be read.
+static LEADERS: LazyLock<Mutex<FxHashSet<Pid>>> = LazyLock::new(Mutex::default);
+
+fn leaders() -> MutexGuard<'static, FxHashSet<Pid>> {
+    LEADERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Marks a process as a leader until this is dropped, which must happen before the process is reaped.
+#[derive(Debug)]
+pub struct Leads(Pid);
+
+impl Leads {
+    pub fn its_tree(leader: Pid) -> Self {
+        leaders().insert(leader);
+        Self(leader)
+    }
+}
+
+impl Drop for Leads {
+    fn drop(&mut self) {
+        leaders().remove(&self.0);
+    }
+}
 
 /// The processes of one exec, or of one host if there is no leader. Dropping it kills them.
 #[derive(Debug)]
@@ -221,11 +252,12 @@ struct Proc {
 
 #[cfg(target_os = "linux")]
 mod platform {
-    use super::{super::cgroup::members, MARK, Proc, Tree};
+    use super::{super::cgroup::members, MARK, Proc, Tree, leaders};
     use rustix::{
         io::Errno,
         process::{self, Pid, PidfdFlags, Signal, WaitOptions},
     };
+    use std::{fs::File, io::Read, path::Path};
 
     /// Orphans of our children become our children, so that they can be found by descent and reaped.
     pub fn adopt_orphans() {
@@ -282,7 +314,11 @@ mod platform {
         pub(super) fn is_alone(&self) -> bool {
             let own = process::getpid();
             let Some(children) = children() else { return false };
-            let others = children.into_iter().filter(|child| Some(*child) != self.leader).filter_map(stat);
+            let others: Vec<Pid> = {
+                let leaders = leaders();
+                children.into_iter().filter(|child| Some(*child) != self.leader && !leaders.contains(child)).collect()
+            };
+            let others = others.into_iter().filter_map(stat);
             others.fold(true, |alone, p| {
                 let in_group = Some(p.group) == self.leader;
                 if p.zombie && in_group {
@@ -344,13 +380,20 @@ mod platform {
     fn children() -> Option<Vec<Pid>> {
         let mut children = Vec::new();
         for thread in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
-            match std::fs::read_to_string(thread.path().join("children")) {
-                Ok(list) => children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?))),
-                // The thread has just ended, and its children belong to another one; or the kernel reports no children at all.
-                Err(_) => return None,
-            }
+            // If there is no such file, the thread has just ended, and its children belong to another one; or the kernel
+            // reports no children at all.
+            let list = String::from_utf8(read(thread.path().join("children"))?).ok()?;
+            children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
         }
         Some(children)
+    }
+
+    /// Reads a file of `/proc`, whose size the system does not report, in as few calls as possible.
+    fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        let mut text = Vec::with_capacity(4096);
+        // `take` keeps the library from asking for the size.
+        File::open(path).ok()?.take(u64::MAX).read_to_end(&mut text).ok()?;
+        Some(text)
     }
 
     fn processes() -> impl Iterator<Item = Proc> {
@@ -359,7 +402,7 @@ mod platform {
     }
 
     fn stat(pid: Pid) -> Option<Proc> {
-        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let text = read(format!("/proc/{pid}/stat"))?;
         // The name of the program, in parentheses, may contain anything; the fields follow the last parenthesis.
         let fields = String::from_utf8_lossy(&text[text.iter().rposition(|&b| b == b')')? + 1..]).into_owned();
         let mut fields = fields.split_ascii_whitespace();
@@ -387,7 +430,7 @@ mod platform {
 
     /// The marks in the environment with which the process was started.
     fn marks(pid: Pid) -> Vec<Vec<u8>> {
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environ = read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let lists = environ.split(|&b| b == 0).filter_map(|v| v.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
         lists.flat_map(|list| list.split(|&b| b == b',')).map(<[u8]>::to_vec).collect()
     }
