@@ -1,149 +1,180 @@
-//! Texts that are well-formed, but probably do not mean what their author expects. Related faults share a file.
+//! Texts that are well-formed, but probably do not mean what their author expects. Each directory has one subject, and
+//! related faults share a file.
 //!
-//! A rule has an ID, a page and a function. To add one, write the function here, a line in [`RULES`] and a page in
-//! `lints/`. Rules that report while a file is read or checked have their code there, but are listed here too.
+//! A rule has an ID, a page and a function. To add one, write the function in the directory of its subject, a `mod` line
+//! and a line in [`RULES`] here, and a page in `lints/`. Rules that report while a file is read or checked have their code
+//! there, but are listed here too.
 
-mod addressed;
-mod affixed;
-mod agent;
-mod allowed;
-mod already_true;
-mod always_true;
-mod agent_file;
-mod answers;
-mod argued;
-mod assertion_sense;
-mod assertions;
-mod awaited;
-mod background;
-mod bashism;
-mod bystander;
-mod beforehand;
-mod capture;
-mod cleanup;
-mod choices;
-mod clients;
-mod cluster;
-mod collisions;
-mod dead_check;
-mod derived;
-mod commands;
-mod comparison;
-mod config;
-mod constant;
-mod containers;
-mod contradiction;
-mod coordinates;
-mod downloads;
-mod does_it;
-mod duplicate_name;
-mod earlier;
-mod elsewhere;
-mod embedded;
-mod env;
-mod error_branch;
-mod executable;
-mod exit_status;
-mod expectations;
-mod expected;
-mod facts;
-mod filters;
-mod flow;
-mod foreign;
-mod idle_step;
-mod images;
-mod injection;
-mod inverted;
-mod jq_types;
-mod judge;
-mod large;
-mod lasting;
-mod leftovers;
-mod known_servers;
-mod kubectl;
-mod listing;
-mod lost_status;
-mod made;
-mod manifest;
-mod misspelt;
-mod models;
-mod named;
-mod near_name;
-mod no_effect;
-mod no_verdict;
-mod nowhere;
-mod odd_word;
-mod omitted;
-mod oracle;
-mod orders;
-mod orphan;
-mod owner;
-mod other_cluster;
-mod paths;
-mod pattern;
-mod percent;
-mod place;
-mod polls;
-mod posted;
-mod present;
-mod programs;
-mod prompt_amounts;
-mod prompt_disagrees;
-mod prompt_in_shell;
-mod prompt_names;
-mod prompt_numbers;
-mod prompt_paths;
-mod prompt_values;
-mod prompt_variable;
-mod python;
-mod quantity;
-mod ranges;
-mod removed;
-mod requests;
-mod requirement;
-mod refusals;
-mod released;
-mod repeated_check;
-mod rollback;
-mod same_script;
-mod secret;
-mod series;
-mod servers;
-mod service_port;
-mod skills;
-mod stdin;
-mod starts;
-mod steps;
-mod subject;
-mod silent;
-mod sweeps;
-mod swapped;
-mod syntax;
-mod tallies;
-mod texts;
-mod turned;
-mod typed;
-mod unfilled;
-mod unlocked;
-mod unset;
-mod untouched;
-mod unpinned_server;
-mod unread_variable;
-mod unreferenced_script;
-pub mod unresolved_source;
-mod unsatisfiable;
-mod partly;
-mod prompt_forms;
-mod renewed;
-mod unmade;
-mod unverified;
-mod values;
-mod verify;
-mod wide;
-mod wider;
-mod wrong_state;
+/// What several rules need to know about a task.
+mod analysis {
+    pub mod checked_resource;
+    pub mod expected;
+    pub mod facts;
+    pub mod jq_types;
+    pub mod orders;
+    pub mod pattern;
+    pub mod present_state;
+    pub mod python;
+    pub mod quantity;
+    pub mod sql_rows;
+    pub mod texts;
+    pub mod typed;
+}
 
-pub use agent::TYPES as AGENT_TYPES;
+/// What a task leaves behind, and what it deletes.
+mod cleanup {
+    pub mod collisions;
+    pub mod created_by_request;
+    pub mod deleted_by_request;
+    pub mod foreign_deletions;
+    pub mod incomplete;
+    pub mod kubectl_deletions;
+    pub mod lasting;
+    pub mod leftovers;
+    pub mod released;
+    pub mod selected_deletions;
+    pub mod wide_deletions;
+}
+
+/// Evals: agents, judges, servers, assertions, oracles.
+mod eval {
+    pub mod agent;
+    pub mod agent_file;
+    pub mod allowed;
+    pub mod asserted_arguments;
+    pub mod assertion_sense;
+    pub mod assertions;
+    pub mod config;
+    pub mod duplicate_name;
+    pub mod judge;
+    pub mod known_servers;
+    pub mod models;
+    pub mod oracle;
+    pub mod other_cluster;
+    pub mod prompt_in_shell;
+    pub mod servers;
+    pub mod skills;
+    pub mod unlocked;
+    pub mod unpinned_server;
+}
+
+/// What verify checks, compared with the state that setup leaves.
+mod initial {
+    pub mod already_true;
+    pub mod checks_of_setup;
+    pub mod done_by_setup;
+    pub mod made_by_setup;
+    pub mod rollback;
+    pub mod unchanged_value;
+}
+
+/// What verify checks, compared with what the prompt asks for.
+mod prompt {
+    pub mod amounts;
+    pub mod choices;
+    pub mod coordinates;
+    pub mod counts;
+    pub mod derived_numbers;
+    pub mod disagrees;
+    pub mod forms;
+    pub mod images;
+    pub mod name_affixes;
+    pub mod names;
+    pub mod numbers;
+    pub mod opposites;
+    pub mod other_resource;
+    pub mod partial_checks;
+    pub mod paths;
+    pub mod percent;
+    pub mod unknown_names;
+    pub mod untouched;
+    pub mod unverified;
+    pub mod values;
+    pub mod variable;
+    pub mod verify_changes;
+    pub mod wrong_state;
+}
+
+/// Resources and names that the parts of a task should agree on.
+mod resources {
+    pub mod addressed;
+    pub mod clients;
+    pub mod cluster;
+    pub mod containers;
+    pub mod elsewhere;
+    pub mod manifest;
+    pub mod missing_resources;
+    pub mod near_name;
+    pub mod odd_word;
+    pub mod omitted;
+    pub mod path_parts;
+    pub mod series;
+    pub mod service_port;
+    pub mod unknown_paths;
+}
+
+/// Scripts and commands that do something other than what they look like.
+mod shell {
+    pub mod accepts_more;
+    pub mod always_true;
+    pub mod answers;
+    pub mod argument_names;
+    pub mod argument_order;
+    pub mod awaited;
+    pub mod background;
+    pub mod bashism;
+    pub mod capture;
+    pub mod comparison;
+    pub mod constant;
+    pub mod constant_commands;
+    pub mod dead_check;
+    pub mod downloads;
+    pub mod embedded;
+    pub mod error_branch;
+    pub mod executable;
+    pub mod exit_status;
+    pub mod filters;
+    pub mod impossible_values;
+    pub mod injection;
+    pub mod listing;
+    pub mod lost_status;
+    pub mod message_subject;
+    pub mod misspelt;
+    pub mod no_effect;
+    pub mod polls;
+    pub mod programs;
+    pub mod ranges;
+    pub mod refusals;
+    pub mod repeated_check;
+    pub mod same_script;
+    pub mod stdin;
+    pub mod syntax;
+    pub mod unread_variable;
+    pub mod unreferenced_script;
+    pub mod unresolved_source;
+    pub mod unset;
+    pub mod unused_answers;
+    pub mod use_after_removal;
+}
+
+/// Steps, values and expectations of a task, whatever its scripts do.
+mod task {
+    pub mod contradiction;
+    pub mod env;
+    pub mod expectations;
+    pub mod flow;
+    pub mod idle_step;
+    pub mod large;
+    pub mod no_verdict;
+    pub mod orphan;
+    pub mod place;
+    pub mod requirement;
+    pub mod secret;
+    pub mod steps;
+    pub mod unfilled;
+    pub mod unsatisfiable;
+    pub mod verify;
+}
 
 use std::{ops::Deref, path::Path};
 
@@ -166,10 +197,14 @@ use crate::{
     yaml,
 };
 
+use self::{analysis::*, cleanup::*, eval::*, initial::*, prompt::*, resources::*, shell::*, task::*};
+
+pub use agent::TYPES as AGENT_TYPES;
 pub use collisions::{Touch, between, touches};
 pub use facts::Facts;
 pub use large::too_large;
 pub use orphan::check as orphans;
+pub use shell::unresolved_source;
 
 /// A rule and where it is checked.
 #[derive(Debug)]
@@ -226,21 +261,21 @@ pub struct TaskView<'a> {
 fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     elsewhere::check(view, out);
     addressed::check(view, out);
-    nowhere::check(view, out);
+    unknown_paths::check(view, out);
     service_port::check(view, out);
-    swapped::check(view, out);
+    argument_names::check(view, out);
     series::check(view, out);
-    unmade::check(view, out);
+    missing_resources::check(view, out);
     clients::databases(view, out);
     clients::variables(view, PhaseKind::Verify, out);
     clients::outliers(view, PhaseKind::Verify, out);
-    paths::saved(view, out);
+    path_parts::saved(view, out);
     omitted::places(view, PhaseKind::Verify, out);
 }
 
 /// Verify does not check what the prompt asks for.
 fn values_verified(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
-    partly::check(view, out);
+    partial_checks::check(view, out);
     unverified::check(view, out);
 }
 
@@ -255,10 +290,10 @@ fn unset_variables(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// Cleanup deletes what nothing in the task creates: by commands and steps, or by requests.
 fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
-    foreign::check(view, out);
-    requests::check(view, out);
+    foreign_deletions::check(view, out);
+    deleted_by_request::check(view, out);
     lasting::refs(view, out);
-    wide::check(view, out);
+    wide_deletions::check(view, out);
     clients::variables(view, PhaseKind::Cleanup, out);
     clients::outliers(view, PhaseKind::Cleanup, out);
     clients::flushes(view, out);
@@ -268,19 +303,19 @@ fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A condition of verify that always holds.
 fn always_holds(view: &TaskView<'_>, out: &mut Diagnostics) {
     always_true::check(view, out);
-    commands::always(view, out);
+    constant_commands::always(view, out);
     choices::both(view, out);
-    wider::flags(view, out);
+    accepts_more::flags(view, out);
 }
 
 /// A value that is never printed.
 fn never_printed(view: &TaskView<'_>, out: &mut Diagnostics) {
     let before = out.len();
-    values::check(view, out);
+    impossible_values::check(view, out);
     answers::impossible(view, out);
-    tallies::sorted(view, out);
-    commands::counts(view, out);
-    derived::namespaces(view, out);
+    counts::sorted(view, out);
+    constant_commands::counts(view, out);
+    derived_numbers::namespaces(view, out);
     filters::values(view, out);
     // `phase=$(kubectl get … || echo deleted)`: the script itself prints this value.
     let is_fallback = |value: &str| {
@@ -299,11 +334,11 @@ fn compares_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     comparison::check(view, out);
     answers::compares(view, out);
     filters::comparisons(view, out);
-    turned::check(view, out);
+    argument_order::check(view, out);
     ranges::with_none(view, out);
     choices::either(view, out);
-    wider::patterns(view, out);
-    wider::parameters(view, out);
+    accepts_more::patterns(view, out);
+    accepts_more::parameters(view, out);
 }
 
 /// A misspelt word, or a field that does not exist.
@@ -315,7 +350,7 @@ fn is_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// A key with dots that a path splits.
 fn dotted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
-    values::keys(view, out);
+    impossible_values::keys(view, out);
     filters::keys(view, out);
 }
 
@@ -324,11 +359,11 @@ fn status_ignored(view: &TaskView<'_>, out: &mut Diagnostics) {
     dead_check::check(view, out);
     no_effect::ignored(view, out);
     lost_status::check(view, out);
-    silent::lists(view, out);
-    wider::outputs(view, out);
-    wider::breaks(view, out);
-    wider::waits(view, out);
-    wider::both(view, out);
+    unused_answers::lists(view, out);
+    accepts_more::outputs(view, out);
+    accepts_more::breaks(view, out);
+    accepts_more::waits(view, out);
+    accepts_more::both(view, out);
 }
 
 /// A script that always passes.
@@ -340,7 +375,7 @@ fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A wait that passes after its time is up.
 fn gives_up_in_success(view: &TaskView<'_>, out: &mut Diagnostics) {
     exit_status::poll(view, out);
-    silent::forgotten(view, out);
+    unused_answers::forgotten(view, out);
 }
 
 /// A text on the other stream.
@@ -360,38 +395,38 @@ fn error_continues(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn cannot_hold(view: &TaskView<'_>, out: &mut Diagnostics) {
     unsatisfiable::check(view, out);
     contradiction::check(view, out);
-    wider::lengths(view, out);
+    accepts_more::lengths(view, out);
 }
 
 /// A word or a name that is spelled differently elsewhere.
 fn looks_misspelt(view: &TaskView<'_>, out: &mut Diagnostics) {
     odd_word::check(view, out);
-    inverted::tokens(view, out);
-    inverted::paths(view, out);
+    opposites::tokens(view, out);
+    opposites::paths(view, out);
     near_name::check(view, out);
-    paths::parts(view, out);
+    path_parts::parts(view, out);
 }
 
 /// Conditions that hold before the agent has done anything.
 fn done_before(view: &TaskView<'_>, out: &mut Diagnostics) {
     already_true::check(view, out);
-    renewed::check(view, out);
-    inverted::echoes(view, out);
-    inverted::revisions(view, out);
-    beforehand::check(view, out);
-    tallies::unchanged(view, out);
-    wider::missing(view, out);
-    earlier::said_before(view, out);
-    earlier::totals(view, out);
-    starts::check(view, out);
-    derived::booleans(view, out);
+    unchanged_value::check(view, out);
+    opposites::echoes(view, out);
+    opposites::revisions(view, out);
+    done_by_setup::check(view, out);
+    counts::unchanged(view, out);
+    accepts_more::missing(view, out);
+    checks_of_setup::said_before(view, out);
+    checks_of_setup::totals(view, out);
+    made_by_setup::check(view, out);
+    derived_numbers::booleans(view, out);
     rollback::check(view, out);
 }
 
 /// Checks that were copied and not changed.
 fn repeats(view: &TaskView<'_>, out: &mut Diagnostics) {
     repeated_check::check(view, out);
-    subject::check(view, out);
+    message_subject::check(view, out);
 }
 
 /// An assertion forbids what the prompt asks for, or requires what it does not ask for.
@@ -403,29 +438,29 @@ fn needed_tools(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
 /// The prompt and verify disagree. Numbers are compared only if nothing else was found.
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
-    prompt_paths::check(view, &mut found);
-    prompt_names::check(view, &mut found);
-    prompt_amounts::check(view, &mut found);
-    prompt_values::check(view, &mut found);
-    prompt_disagrees::check(view, &mut found);
-    prompt_forms::check(view, &mut found);
+    paths::check(view, &mut found);
+    names::check(view, &mut found);
+    amounts::check(view, &mut found);
+    values::check(view, &mut found);
+    disagrees::check(view, &mut found);
+    forms::check(view, &mut found);
     images::check(view, &mut found);
     if found.is_empty() {
-        prompt_numbers::check(view, &mut found);
+        numbers::check(view, &mut found);
     }
-    tallies::check(view, &mut found);
-    inverted::said_otherwise(view, &mut found);
-    affixed::check(view, &mut found);
-    inverted::siblings(view, &mut found);
-    affixed::without_part(view, &mut found);
+    counts::check(view, &mut found);
+    opposites::said_otherwise(view, &mut found);
+    name_affixes::check(view, &mut found);
+    opposites::siblings(view, &mut found);
+    name_affixes::without_part(view, &mut found);
     ranges::other_time(view, &mut found);
     choices::others(view, &mut found);
-    named::check(view, &mut found);
+    unknown_names::check(view, &mut found);
     percent::check(view, &mut found);
-    derived::check(view, &mut found);
-    derived::ports(view, &mut found);
-    derived::added(view, &mut found);
-    found.retain(|finding| !derived::explains(view, finding));
+    derived_numbers::check(view, &mut found);
+    derived_numbers::ports(view, &mut found);
+    derived_numbers::added(view, &mut found);
+    found.retain(|finding| !derived_numbers::explains(view, finding));
     // A condition that contradicts its own message is reported once.
     let is_wrong_state = |known: &&Diagnostic| known.rule.name == wrong_state::WRONG_STATE.name;
     found.retain(|finding| !out.iter().filter(is_wrong_state).any(|known| known.span.contains(finding.span)));
@@ -437,12 +472,12 @@ fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     wrong_state::check(view, out);
     refusals::check(view, out);
     untouched::check(view, out);
-    inverted::states(view, out);
-    earlier::former(view, out);
+    opposites::states(view, out);
+    checks_of_setup::former(view, out);
     choices::refused(view, out);
-    bystander::check(view, out);
+    other_resource::check(view, out);
     coordinates::check(view, out);
-    starts::revision(view, out);
+    made_by_setup::revision(view, out);
 }
 
 impl<'a> TaskView<'a> {
@@ -660,19 +695,19 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &capture::GREP_ENDS_SCRIPT, found: Found::InTask(capture::grep) },
     Lint { rule: &capture::WRONG_STREAM, found: Found::InTask(wrong_stream) },
     Lint { rule: &capture::CURL_WITHOUT_FAIL, found: Found::InTask(capture::curl) },
-    Lint { rule: &removed::USED_AFTER_REMOVAL, found: Found::InTask(removed::check) },
+    Lint { rule: &use_after_removal::USED_AFTER_REMOVAL, found: Found::InTask(use_after_removal::check) },
     Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
     Lint { rule: &background::BACKGROUND_PROCESS, found: Found::InTask(background::check) },
     Lint { rule: &same_script::SAME_SCRIPT_TWICE, found: Found::InTask(same_script::check) },
     Lint { rule: &unreferenced_script::UNREFERENCED_SCRIPT, found: Found::InProject(unreferenced_script::check) },
     Lint { rule: &bashism::BASHISM, found: Found::InTask(bashism::check) },
     Lint { rule: &injection::SHELL_INJECTION, found: Found::InTask(injection::check) },
-    Lint { rule: &kubectl::GLOB_IN_DELETE, found: Found::InTask(kubectl::glob) },
-    Lint { rule: &kubectl::VERIFY_DELETES, found: Found::InTask(kubectl::in_verify) },
-    Lint { rule: &does_it::VERIFY_MAKES, found: Found::InTask(does_it::check) },
+    Lint { rule: &kubectl_deletions::GLOB_IN_DELETE, found: Found::InTask(kubectl_deletions::glob) },
+    Lint { rule: &kubectl_deletions::VERIFY_DELETES, found: Found::InTask(kubectl_deletions::in_verify) },
+    Lint { rule: &verify_changes::VERIFY_MAKES, found: Found::InTask(verify_changes::check) },
     // prompts
     Lint { rule: &unread_variable::UNEXPANDED_VARIABLE, found: Found::InTask(unread_variable::check) },
-    Lint { rule: &prompt_variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(prompt_variable::check) },
+    Lint { rule: &variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(variable::check) },
     Lint { rule: &prompt_in_shell::UNKNOWN_TEMPLATE_FIELD, found: Found::InEval(prompt_in_shell::fields) },
     Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
     Lint { rule: &prompt_in_shell::PROMPT_NOT_PASSED, found: Found::InEval(prompt_in_shell::passed) },
@@ -687,7 +722,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::UnderEval(values_verified) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(done_before) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
-    Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },
+    Lint { rule: &disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
     Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
     Lint { rule: &steps::HTTP_WITHOUT_STATUS, found: Found::InTask(steps::status) },
@@ -726,16 +761,16 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &collisions::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InTask(collisions::runs) },
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the environment
-    Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(cleanup::released) },
+    Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(incomplete::released) },
     Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
-    Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(deletes_foreign) },
+    Lint { rule: &foreign_deletions::DELETES_FOREIGN_RESOURCE, found: Found::InTask(deletes_foreign) },
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(is_misspelt) },
     Lint { rule: &manifest::INVALID_MANIFEST, found: Found::InTask(manifest::check) },
-    Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(never_printed) },
-    Lint { rule: &values::DOTTED_KEY, found: Found::InTask(dotted_keys) },
+    Lint { rule: &impossible_values::IMPOSSIBLE_VALUE, found: Found::InTask(never_printed) },
+    Lint { rule: &impossible_values::DOTTED_KEY, found: Found::InTask(dotted_keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(looks_elsewhere) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(series::namespace) },
-    Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cleanup::ignore_not_found) },
+    Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(incomplete::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
     Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_continues) },
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },

@@ -13,8 +13,8 @@
 
 #![cfg_attr(target_os = "linux", expect(clippy::disallowed_methods, reason = "/proc is read here"))]
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use rustc_hash::FxHashSet;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     collections::HashSet,
     path::PathBuf,
