@@ -3,6 +3,7 @@
 mod facts;
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -116,7 +117,8 @@ pub fn compile_changed(
 pub struct Memory {
     sources: Sources,
     project: project::Memory,
-    tasks: Memo<PathBuf, KnownTask>,
+    /// By path, as spelled: to hash and compare paths component by component takes longer.
+    tasks: Memo<OsString, KnownTask>,
     /// By the start path of the search and the options.
     policy: Memo<(PathBuf, String), ()>,
     broad: Mutex<Broad>,
@@ -158,8 +160,7 @@ impl Memory {
         changed: &FxHashSet<PathBuf>,
     ) -> Compiled {
         self.sources.begin();
-        self.project.forget(changed);
-        self.tasks.forget(changed);
+        rayon::join(|| self.project.forget(changed), || self.tasks.forget(changed));
         self.policy.forget(changed);
         let options = Options { plans: Plans::None, ..options.clone() };
         all(paths, &options, &self.sources, files, Scope { memory: Some(self), ..Scope::default() })
@@ -312,7 +313,7 @@ fn all(
     let mut among = Diagnostics::default();
     among.extend(known.iter().cloned());
     if options.soft && only.is_none() {
-        let scripts = results.iter().flat_map(|result| &*result.scripts).map(PathBuf::as_path).collect();
+        let scripts = results.iter().flat_map(|result| &*result.scripts).map(|path| path.as_os_str()).collect();
         let view = ProjectView { project: &project, scripts: &scripts, sources, files: broad };
         lint::in_project(&view, &mut among);
         for unit in &project.evals {
@@ -533,7 +534,7 @@ impl Shared<'_> {
             let result = Shared { files, ..*self }.task(index, locks, selecting);
             KnownTask { unit: Arc::clone(unit), under: under.clone(), result }
         };
-        let known = memory.tasks.get_or_make(unit.path.clone(), self.sources, self.files, fits, make);
+        let known = memory.tasks.get_or_make(unit.path.as_os_str().to_owned(), self.sources, self.files, fits, make);
         let mut result = known.result;
         result.under.iter_mut().for_each(|under| under.eval = selecting[under.nth].0);
         result

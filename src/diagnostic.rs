@@ -22,7 +22,7 @@ pub use writers::{WRITERS, Writer, annotation};
 
 use rustc_hash::FxHashMap;
 
-use crate::source::{Sources, Span};
+use crate::source::{FileId, Sources, Span};
 
 /// The strength of a finding (`decisions.md` §1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -297,13 +297,15 @@ pub fn sort(found: &mut [Diagnostic], sources: &Sources) {
     let mut files: Vec<_> = found.iter().map(|d| d.span.file).collect();
     files.sort_unstable();
     files.dedup();
-    let mut files: Vec<_> = files.into_iter().map(|file| (sources.get(file), file)).collect();
-    files.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
+    let texts: Vec<_> = files.into_iter().map(|file| (sources.get(file), file)).collect();
+    let mut files: Vec<(Vec<_>, FileId)> =
+        texts.iter().map(|(text, file)| (text.path().components().collect(), *file)).collect();
+    files.sort();
     // Two texts with the same path have the same rank.
     let mut ranks = FxHashMap::default();
     let mut rank = 0;
-    for (at, (source, file)) in files.iter().enumerate() {
-        rank += usize::from(at > 0 && files[at - 1].0.path() != source.path());
+    for (at, (path, file)) in files.iter().enumerate() {
+        rank += usize::from(at > 0 && files[at - 1].0 != *path);
         ranks.insert(*file, rank);
     }
     let key = |d: &Diagnostic| (ranks.get(&d.span.file).copied(), d.span.start, d.rule.name, d.span.end);

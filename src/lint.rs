@@ -176,7 +176,7 @@ mod task {
     pub mod verify;
 }
 
-use std::{ops::Deref, path::Path};
+use std::{ffi::OsStr, ops::Deref};
 
 use rustc_hash::FxHashSet;
 
@@ -573,7 +573,7 @@ pub struct EvalView<'a> {
 pub struct ProjectView<'a> {
     pub project: &'a Project,
     /// The script files that tasks run.
-    pub scripts: &'a FxHashSet<&'a Path>,
+    pub scripts: &'a FxHashSet<&'a OsStr>,
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
 }

@@ -21,8 +21,9 @@ pub use read::folder;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    ffi::OsString,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -30,7 +31,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     builtin::extension,
     diagnostic::{Diagnostic, Diagnostics, Reported},
-    hir::{self, Agent, Dialect, Eval, McpConfig, Oracle},
+    hir::{self, Agent, Dialect, Eval, McpConfig, Oracle, RequirementKind},
     lock::Lock,
     memo::{Memo, Origin},
     rule,
@@ -79,6 +80,78 @@ pub struct TaskUnit {
     pub reported: Option<Reported>,
     /// The file itself, for rules that inspect its scalars.
     pub tree: yaml::Tree,
+    uses: OnceLock<Uses>,
+}
+
+/// What the steps of a task use, as written.
+#[derive(Debug, Default)]
+pub struct Uses {
+    /// The packages of extensions that it imports, or that long forms of operations name.
+    pub packages: Vec<(String, Span)>,
+    pub tools: Vec<Used>,
+    pub operations: Vec<Used>,
+}
+
+/// A tool of a server, or an operation of an extension.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Used {
+    /// The name of the server, or the name or package of the extension.
+    pub owner: String,
+    pub name: String,
+}
+
+impl TaskUnit {
+    /// What its steps use; determined once.
+    pub fn uses(&self) -> &Uses {
+        self.uses.get_or_init(|| self.task.as_ref().map(Uses::of).unwrap_or_default())
+    }
+}
+
+impl Uses {
+    fn of(task: &hir::Task<template::Path>) -> Self {
+        let mut aliases: BTreeMap<&str, (&str, bool)> = BTreeMap::new();
+        for requirement in &task.requires {
+            let (name, is_server) = match &requirement.kind {
+                RequirementKind::McpServer(name) => (name, true),
+                RequirementKind::Extension(name) => (name, false),
+                RequirementKind::Command(_) | RequirementKind::Judge(_) => continue,
+            };
+            let alias = requirement.alias.as_ref().unwrap_or(name);
+            aliases.insert(&alias.value, (&name.value, is_server));
+        }
+        for import in &task.imports {
+            let short = || {
+                let name = import.package.value.rsplit('/').next().unwrap_or_default();
+                name.split('@').next().unwrap_or_default()
+            };
+            let alias = import.alias.as_ref().map_or_else(short, |a| a.value.as_str());
+            aliases.insert(alias, (&import.package.value, false));
+        }
+        let packages = task.imports.iter().map(|import| (import.package.value.clone(), import.package.span)).collect();
+        let mut uses = Self { packages, ..Self::default() };
+        task.walk(&mut |_, step| {
+            if let Some((alias, name)) = step.op.value.split_once('.')
+                && let Some((owner, is_server)) = aliases.get(alias)
+            {
+                let used = Used { owner: (*owner).to_owned(), name: name.to_owned() };
+                let known = if *is_server { &mut uses.tools } else { &mut uses.operations };
+                if !known.contains(&used) {
+                    known.push(used);
+                }
+            }
+            if step.op.value != extension::BUILTIN.name {
+                return;
+            }
+            let package = step.arg("package").and_then(|arg| Some((arg.as_literal()?, arg.span)));
+            if let Some((package, span)) = package {
+                uses.packages.push((package.to_owned(), span));
+                if let Some(action) = step.arg("action").and_then(|arg| arg.as_literal()) {
+                    uses.operations.push(Used { owner: package.to_owned(), name: action.to_owned() });
+                }
+            }
+        });
+        uses
+    }
 }
 
 /// An eval file, with the files it refers to.
@@ -146,23 +219,17 @@ pub struct Reference<'a> {
 }
 
 /// The extensions that an eval declares, that its tasks import, and that the long forms of operations name.
-pub fn references<'a>(
-    eval: &'a Eval,
-    tasks: impl Iterator<Item = &'a hir::Task<template::Path>>,
-) -> Vec<Reference<'a>> {
+pub fn references<'a>(eval: &'a Eval, tasks: impl Iterator<Item = &'a TaskUnit>) -> Vec<Reference<'a>> {
     let declared = eval.extensions.iter().filter_map(|extension| {
         let package = extension.package.as_ref()?;
         let alias = Some(extension.alias.value.as_str());
         Some(Reference { package: &package.value, span: package.span, dir: &eval.dir, alias })
     });
     let mut found: Vec<_> = declared.collect();
-    for task in tasks {
-        let reference = |package: &'a str, span| Reference { package, span, dir: &task.dir, alias: None };
-        found.extend(task.imports.iter().map(|import| reference(&import.package.value, import.package.span)));
-        task.walk(&mut |_, step| {
-            let package = step.arg("package").filter(|_| step.op.value == extension::BUILTIN.name);
-            found.extend(package.and_then(|arg| Some(reference(arg.as_literal()?, arg.span))));
-        });
+    for unit in tasks {
+        let Some(task) = &unit.task else { continue };
+        let packages = unit.uses().packages.iter();
+        found.extend(packages.map(|(package, span)| Reference { package, span: *span, dir: &task.dir, alias: None }));
     }
     found
 }
@@ -236,9 +303,9 @@ pub struct Read {
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Files from directories and command lines, with whether they must be ours.
-    parsed: Memo<(PathBuf, bool), load::Parsed>,
+    parsed: Memo<(OsString, bool), load::Parsed>,
     /// Tasks that evals refer to.
-    tasks: Memo<PathBuf, select::Named>,
+    tasks: Memo<OsString, select::Named>,
     /// The text of an eval, and the id of its reading.
     evals: Memo<PathBuf, (FileId, u64)>,
     readings: AtomicU64,
@@ -261,18 +328,17 @@ impl Memory {
         };
         for ((path, _), parsed, from) in self.parsed.take() {
             let found = if let load::Parsed::Task(_, found) = &parsed { Some(found) } else { None };
-            add(path, true, found, from);
+            add(path.into(), true, found, from);
         }
         for (path, named, from) in self.tasks.take() {
-            add(path, false, named.task(), from);
+            add(path.into(), false, named.task(), from);
         }
         (tasks, others)
     }
 
     /// Forgets everything that was read from files that have changed.
     pub fn forget(&self, changed: &FxHashSet<PathBuf>) {
-        self.parsed.forget(changed);
-        self.tasks.forget(changed);
+        rayon::join(|| self.parsed.forget(changed), || self.tasks.forget(changed));
         self.evals.forget(changed);
         self.searched.forget(changed);
         self.matched.forget(changed);

@@ -84,6 +84,7 @@ pub struct Source {
     path: PathBuf,
     text: Arc<str>,
     lines: OnceLock<Vec<u32>>,
+    mentions_gevals: OnceLock<bool>,
     given: bool,
 }
 
@@ -96,6 +97,11 @@ impl Source {
     /// Whether the text was typed or sent by a user, so that there is no file to edit.
     pub fn is_given(&self) -> bool {
         self.given
+    }
+
+    /// Whether the text contains `gevals:`, as comments for gevals do; searched for once.
+    pub fn mentions_gevals(&self) -> bool {
+        *self.mentions_gevals.get_or_init(|| self.text.contains("gevals:"))
     }
 
     /// The whole text, as read.
@@ -172,7 +178,13 @@ impl Sources {
         }
         let id = FileId(texts.files.len() as u32);
         texts.by_path.insert(path.clone(), id);
-        texts.files.push(Arc::new(Source { path, text, lines: OnceLock::new(), given }));
+        texts.files.push(Arc::new(Source {
+            path,
+            text,
+            lines: OnceLock::new(),
+            mentions_gevals: OnceLock::new(),
+            given,
+        }));
         texts.current.push(true);
         id
     }
@@ -188,7 +200,13 @@ impl Sources {
                     texts.by_path.remove(&source.path);
                 }
                 let (path, given) = (source.path.clone(), source.given);
-                *source = Arc::new(Source { path, text: Arc::from(""), lines: OnceLock::new(), given });
+                *source = Arc::new(Source {
+                    path,
+                    text: Arc::from(""),
+                    lines: OnceLock::new(),
+                    mentions_gevals: OnceLock::new(),
+                    given,
+                });
             }
         }
     }

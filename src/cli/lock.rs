@@ -17,7 +17,7 @@ use crate::{
     builtin::count,
     compile_with,
     diagnostic::Strength,
-    hir::{Eval, Task},
+    hir::Eval,
     host::{
         RealHost,
         disk::{Disk, write_atomic},
@@ -26,12 +26,11 @@ use crate::{
     mcp::{ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
     outside::OUTSIDE_PROJECT,
     package::{Package, package},
-    project::{EvalUnit, references},
+    project::{EvalUnit, TaskUnit, references},
     run,
     secrets::is_secret_name,
     signature::Schema,
     source::{Files, Sources, Stat},
-    template,
 };
 
 const EXAMPLES: &str = "\
@@ -192,7 +191,7 @@ fn secrets_in(lock: &str) -> Vec<String> {
 }
 
 /// Downloads what is locked.
-fn fetched(unit: &EvalUnit, tasks: &[&Task<template::Path>], old: &Lock) -> u8 {
+fn fetched(unit: &EvalUnit, tasks: &[&TaskUnit], old: &Lock) -> u8 {
     let unpinned = |name: &str| !old.releases.contains_key(name);
     match packages::find(unit, tasks, old, &unpinned) {
         Ok(found) => {

@@ -9,19 +9,18 @@ use crate::{
     Compiled, compile,
     extension::Extensions,
     fetch::{self, Cache, Fetched, Trust, git, installed},
-    hir::Task,
     host::{RealHost, disk::Disk},
     lock::{Lock, LockedExtension, LockedRelease, LockedSource},
     package::{Package, package},
     plan::EvalPlan,
-    project::{EvalUnit, references, repository},
+    project::{EvalUnit, TaskUnit, references, repository},
     source::{Files, resolve},
-    template, yaml,
+    yaml,
 };
 
 /// The tasks of an eval.
-pub(super) fn of_tasks<'a>(compiled: &'a Compiled, unit: &EvalUnit) -> Vec<&'a Task<template::Path>> {
-    unit.selected.iter().filter_map(|s| compiled.project.tasks[s.task].task.as_ref()).collect()
+pub(super) fn of_tasks<'a>(compiled: &'a Compiled, unit: &EvalUnit) -> Vec<&'a TaskUnit> {
+    unit.selected.iter().map(|s| &*compiled.project.tasks[s.task]).collect()
 }
 
 /// The lock at a path. It is empty if the file is missing or cannot be read, because it will be rewritten.
@@ -117,7 +116,7 @@ pub(super) fn find_sources(
 /// pins stays the same unless `update` says otherwise.
 pub(super) fn find(
     unit: &EvalUnit,
-    tasks: &[&Task<template::Path>],
+    tasks: &[&TaskUnit],
     old: &Lock,
     update: &dyn Fn(&str) -> bool,
 ) -> Result<Extended, Vec<String>> {

@@ -60,7 +60,7 @@ impl Memory {
         }
         let (mut read, others) = self.project.take();
         let mut known: FxHashMap<PathBuf, (Origin, KnownTask)> =
-            self.tasks.take().map(|(path, task, from)| (path, (from, task))).collect();
+            self.tasks.take().map(|(path, task, from)| (path.into(), (from, task))).collect();
         let mut selecting: Vec<Vec<(&Path, &[usize])>> = vec![Vec::new(); project.tasks.len()];
         for eval in &project.evals {
             eval.selected.iter().for_each(|s| selecting[s.task].push((&eval.path, &s.sets)));

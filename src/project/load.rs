@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
 use super::{
@@ -56,15 +57,15 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             _ => wanted.push((normalize(path), true)),
         }
     }
-    let mut seen = indexmap::IndexSet::new();
-    wanted.retain(|(path, _)| seen.insert(path.clone()));
+    let mut seen = FxHashSet::default();
+    wanted.retain(|(path, _)| seen.insert(path.as_os_str().to_owned()));
     // Files are read and parsed in parallel; references to other files are followed sequentially.
     let parsed: Vec<_> = parallel::map(&wanted, 2, |(path, named)| parse(path, *named, cx));
     loader.tasks.units.reserve_exact(parsed.iter().filter(|p| matches!(p, Parsed::Task(..))).count());
     let mut evals = Vec::new();
     for ((path, named), parsed) in wanted.iter().zip(parsed) {
         if !named && matches!(parsed, Parsed::Eval(..) | Parsed::Other(..)) {
-            loader.tasks.others.insert(path.clone());
+            loader.tasks.others.insert(path.as_os_str().to_owned());
         }
         match parsed {
             Parsed::Unreadable => loader.project.unreadable.push(path.clone()),
@@ -133,7 +134,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     match cx.memory {
         None => parse_anew(path, named, cx),
         Some(memory) => {
-            let key = (path.to_owned(), named);
+            let key = (path.as_os_str().to_owned(), named);
             let make = |files: &dyn Files| parse_anew(path, named, Context { files, ..cx });
             memory.parsed.get_or_make(key, cx.sources, cx.apart, |_| true, make)
         }

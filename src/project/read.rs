@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use rustc_hash::FxHashSet;
@@ -163,7 +163,8 @@ pub(super) fn task_unit(
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
     }
-    let mut unit = TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, tree };
+    let mut unit =
+        TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, tree, uses: OnceLock::new() };
     if let Some(task) = &mut unit.task
         && let Err(reported) = prompt_file(task, cx, out)
     {

@@ -149,7 +149,7 @@ fn unpinned(compiled: &Compiled) -> Option<String> {
     let project = &compiled.project;
     project.evals.iter().find_map(|unit| {
         let eval = unit.eval.as_ref().filter(|eval| eval.extension_options.allowed_sources.is_none())?;
-        let tasks = unit.selected.iter().filter_map(|selected| project.tasks[selected.task].task.as_ref());
+        let tasks = unit.selected.iter().map(|selected| &*project.tasks[selected.task]);
         let is_pinned = |name: &str| unit.lock.extensions.contains_key(name);
         let is_local = |name: &str| matches!(package(name, unit.lock.substitute), Ok(Package::Local(_)));
         let found = references(eval, tasks);

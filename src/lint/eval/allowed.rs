@@ -47,7 +47,7 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
         globs.iter().any(matches)
     };
     let is_bundled = |name: &str| matches!(package(name, view.unit.lock.substitute), Ok(Package::Bundled(_)));
-    let packages = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
+    let packages = references(view.eval, view.tasks.iter().copied());
     let packages = packages.iter().filter(|reference| !is_bundled(reference.package));
     let named = packages.map(|reference| (reference.package, reference.span, reference.dir)).chain(repositories(view));
     for (name, span, _) in named.filter(|(name, _, base)| !allowed(name, base)) {
@@ -96,7 +96,7 @@ impl Place {
 
 /// Reports packages, versions and files that the eval denies.
 pub fn denied(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let packages = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
+    let packages = references(view.eval, view.tasks.iter().copied());
     let packages = packages.iter().map(|reference| (reference.package, reference.span, reference.dir));
     for (name, span, dir) in packages.chain(repositories(view)) {
         let matching = |denied: &&Denied| matches(view, &denied.what, name, dir);
@@ -195,7 +195,7 @@ pub fn locked(view: &EvalView<'_>, out: &mut Diagnostics) {
 pub fn as_locked(view: &EvalView<'_>, out: &mut Diagnostics) {
     let lock = &view.unit.lock;
     let mut seen = BTreeSet::new();
-    for reference in references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref())) {
+    for reference in references(view.eval, view.tasks.iter().copied()) {
         let Ok(Package::Local(path)) = package(reference.package, lock.substitute) else { continue };
         let Some(locked) = lock.extensions.get(reference.alias.unwrap_or(reference.package)) else { continue };
         let path = resolve(reference.dir, &path);
@@ -220,7 +220,7 @@ pub fn as_locked(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 /// Returns all referenced packages, with their locations.
 fn packages<'a>(view: &EvalView<'a>) -> Vec<(&'a str, Span)> {
-    let found = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
+    let found = references(view.eval, view.tasks.iter().copied());
     found.iter().map(|reference| (reference.package, reference.span)).collect()
 }
 

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    builtin::extension,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{AssertionKind, CallKind, CallMatcher, RequirementKind},
+    hir::{AssertionKind, CallKind, CallMatcher},
     lint::EvalView,
     package::{self, Package},
-    project::references,
+    project::{Used, references},
     rule,
     source::Span,
 };
@@ -43,8 +42,9 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         if known || matches!(read, Some(Ok(Package::Release { .. }))) {
             continue;
         }
-        let tasks = view.tasks.iter().filter_map(|unit| unit.task.as_ref());
-        let named = || references(view.eval, tasks).iter().find(|r| r.package == extension).map(|r| r.span);
+        let named = || {
+            references(view.eval, view.tasks.iter().copied()).iter().find(|r| r.package == extension).map(|r| r.span)
+        };
         if let Some(span) = declared.map(|e| e.alias.span).or_else(named) {
             out.push(finding(span, &format!("the extension `{extension}`"), &names).help(LOCK_IT));
         }
@@ -90,39 +90,14 @@ type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 /// The tools and operations in tasks, oracle and assertions, by server and by extension.
 fn used<'a>(view: &EvalView<'a>) -> (Names<'a>, Names<'a>) {
     let (mut tools, mut operations) = (Names::new(), Names::new());
-    for task in view.tasks.iter().filter_map(|unit| unit.task.as_ref()) {
-        let mut aliases: BTreeMap<&str, (&str, bool)> = BTreeMap::new();
-        for requirement in &task.requires {
-            let (name, is_server) = match &requirement.kind {
-                RequirementKind::McpServer(name) => (name, true),
-                RequirementKind::Extension(name) => (name, false),
-                RequirementKind::Command(_) | RequirementKind::Judge(_) => continue,
-            };
-            let alias = requirement.alias.as_ref().unwrap_or(name);
-            aliases.insert(&alias.value, (&name.value, is_server));
-        }
-        for import in &task.imports {
-            let short = || {
-                let name = import.package.value.rsplit('/').next().unwrap_or_default();
-                name.split('@').next().unwrap_or_default()
-            };
-            let alias = import.alias.as_ref().map_or_else(short, |a| a.value.as_str());
-            aliases.insert(alias, (&import.package.value, false));
-        }
-        task.walk(&mut |_, step| {
-            if let Some((alias, operation)) = step.op.value.split_once('.')
-                && let Some((name, is_server)) = aliases.get(alias)
-            {
-                let names = if *is_server { &mut tools } else { &mut operations };
-                names.entry(name).or_default().insert(operation);
+    for uses in view.tasks.iter().map(|unit| unit.uses()) {
+        let add = |names: &mut Names<'a>, used: &'a [Used]| {
+            for Used { owner, name } in used {
+                names.entry(owner).or_default().insert(name);
             }
-            if step.op.value == extension::BUILTIN.name
-                && let (Some(package), Some(action)) = (step.arg("package"), step.arg("action"))
-                && let (Some(package), Some(action)) = (package.as_literal(), action.as_literal())
-            {
-                operations.entry(package).or_default().insert(action);
-            }
-        });
+        };
+        add(&mut tools, &uses.tools);
+        add(&mut operations, &uses.operations);
     }
     for call in view.unit.oracle.iter().flat_map(|o| &o.tasks).flat_map(|t| &t.calls) {
         if let (CallKind::Tool, Some(name)) = (call.kind, call.name.as_literal()) {

@@ -55,7 +55,7 @@ fn silent(dir: &Path, view: &ProjectView<'_>) -> Vec<String> {
     let entries = view.files.entries(dir);
     let scripts = entries.iter().map(|(name, _)| name).filter(|name| name.ends_with(".sh"));
     let (run, silent): (Vec<_>, Vec<_>) =
-        scripts.cloned().partition(|name| view.scripts.contains(dir.join(name).as_path()));
+        scripts.cloned().partition(|name| view.scripts.contains(dir.join(name).as_os_str()));
     let is_phase = |name: &String| PHASES.iter().any(|phase| name.contains(phase));
     silent.into_iter().filter(|name| !run.is_empty() || is_phase(name)).collect()
 }
