@@ -1289,6 +1289,12 @@ fn new_files_pass_check_and_run() {
     assert!(world.read("tasks/more.yaml").contains("notes_create(title, body)"), "{}", world.read("tasks/more.yaml"));
     world.run(&["check", "tasks/more.yaml"]).expect(0, &[]);
     world.run(&["new", "task", "x", "--from-server", "sh -c 'exit 3'"]).expect(3, &["exited with status 3"]);
+    // A path in the command refers to the same place from the new directory.
+    world.write("kept/note.md", "hello");
+    let args = ["new", "eval", "deep/er/eval.yaml", "--from-server", "gevals demo-server --dir ./kept"];
+    world.run(&args).expect(0, &["wrote deep/er/eval.yaml"]);
+    let config = world.read("deep/er/mcp.yaml");
+    assert!(config.contains("- ../../kept\n"), "{config}");
     assert!(world.read("x.yaml").is_empty());
     for no_name in ["a b", ".", "..", "tasks/", ".hidden"] {
         world.run(&["new", "task", no_name]).expect(2, &["cannot derive a name"]);

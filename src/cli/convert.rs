@@ -2,7 +2,7 @@
 
 #[cfg(feature = "kubernetes")]
 mod api;
-mod tree;
+pub(super) mod tree;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -6,14 +6,14 @@ use clap::{Subcommand, ValueEnum};
 use indexmap::{IndexMap, IndexSet};
 use serde_json::{Value, json};
 
-use super::{complain, print, status};
+use super::{complain, convert::tree::relative, print, status};
 use crate::{
     host::disk::{Disk, write_atomic},
     lock::{FILE_NAME, Lock, LockedServer, LockedTool},
     mcp::{ServerSpec, Transport, demo},
     results::recording::{self, Call, Recorded},
     signature::{Sample, Schema, sample},
-    source::Files,
+    source::{Files, normalize},
 };
 
 const EXAMPLES: &str = "\
@@ -163,7 +163,10 @@ fn eval(args: &Eval) -> Result<String, Fault> {
     let recorded = args.from_recording.as_deref().map(|path| recorded(path, &args.from)).transpose()?;
     let server_name = recorded.as_ref().and_then(|run| run.calls.first()).map(|call| call.server.clone());
     let server = match server(&args.from, server_name)? {
-        Some(server) => server,
+        Some(mut server) => {
+            rebase(&mut server.config, path.parent().unwrap_or(Path::new("")));
+            server
+        }
         // This server is always available.
         None => demo(),
     };
@@ -342,6 +345,30 @@ fn server(from: &From, otherwise: Option<String>) -> Result<Option<Server>, Faul
     };
     let name = from.server_name.clone().or(otherwise).unwrap_or_else(|| server_name(&words));
     ask(&name, config).map(Some)
+}
+
+/// Makes relative paths in the command of a server relative to the directory of its MCP config, in which it will be
+/// started, instead of the current directory. What does not exist is not a path, like the name of a package.
+fn rebase(config: &mut Value, dir: &Path) {
+    let Ok(dir) = std::path::absolute(dir).map(|dir| normalize(&dir)) else { return };
+    if std::env::current_dir().is_ok_and(|here| normalize(&here) == dir) {
+        return;
+    }
+    let rebased = |word: &str| {
+        let path = Path::new(word);
+        let there = std::path::absolute(path).ok().filter(|_| path.is_relative() && Disk.stat(path).is_some())?;
+        let moved = relative(&dir, &normalize(&there)).to_string_lossy().into_owned();
+        Some(if moved.starts_with("..") { moved } else { format!("./{moved}") })
+    };
+    let mut replace = |word: &mut Value| {
+        // A word without a slash may be a subcommand.
+        let path = word.as_str().filter(|word| word.contains('/') || matches!(*word, "." | ".."));
+        if let Some(moved) = path.and_then(rebased) {
+            *word = Value::from(moved);
+        }
+    };
+    config.get_mut("command").into_iter().for_each(&mut replace);
+    config.get_mut("args").and_then(Value::as_array_mut).into_iter().flatten().for_each(replace);
 }
 
 /// Starts a server as described by an MCP config, and asks for its tools.

@@ -9,7 +9,7 @@ use serde_json_path::JsonPath;
 pub use crate::builtin::expect::TextDemands;
 use crate::{
     builtin::{
-        expect::{Bound, Bounds, ElementExpect, JsonDemands, JsonExpect, JsonType, Sorted, TextExpect},
+        expect::{Bound, Bounds, ElementExpect, JsonDemands, JsonExpect, JsonType, NotJson, Sorted, TextExpect},
         steps_http::FieldExpect,
     },
     event::Difference,
@@ -171,6 +171,8 @@ struct At<'v> {
     value: Cow<'v, Value>,
     /// The list of the only node, if the path is one that may select several (RFC 9535, 2.3.5.1).
     nodes: Option<Value>,
+    /// Whether there are several nodes.
+    several: bool,
 }
 
 impl At<'_> {
@@ -205,11 +207,12 @@ fn at_path<'v>(
         [one] => (Cow::Borrowed(*one), (!singular).then(|| Value::Array(vec![(*one).clone()]))),
         many => (Cow::Owned(many.iter().copied().cloned().collect()), None),
     };
+    let several = matches.len() > 1;
     if exists == Some(false) {
         found.differences.push(difference(&subject, "nothing at this path", &compact(&value)));
         return Ok(None);
     }
-    Ok(Some(At { subject, value, nodes }))
+    Ok(Some(At { subject, value, nodes, several }))
 }
 
 /// Evaluates each element separately; reports the differences of the first element that fails.
@@ -283,21 +286,57 @@ fn value_demands(at: &At<'_>, demands: &JsonDemands<'_>) -> Result<Compared, Str
         found.add((!is_sorted(list, order)).then(|| differs(&format!("a list in {} order", order.name()))));
     }
     if let Some(not) = demands.not {
-        if let Some(other) = &not.equals {
-            found.add(same_value(other, value).then(|| differs(&format!("not {}", compact(other)))));
-        }
-        if let Some(part) = &not.contains {
-            found.add(has(part).then(|| differs(&format!("does not contain {}", compact(part)))));
-        }
-        if let Some(text) = &not.matches {
-            let matched = value_matches(subject, text, value)?.is_none();
-            found.add(matched.then(|| differs(&format!("does not match `{text}`"))));
-        }
-        if let Some(ty) = not.ty {
-            found.add((ty == JsonType::of(value)).then(|| differs(&format!("not of the type {}", ty.name()))));
-        }
+        denied(at, not, has, &mut found)?;
     }
     Ok(found)
+}
+
+/// Compares a value with what must not be true of it. If there are several nodes, it must not be true of any of them,
+/// nor of their list. A value to which a condition cannot apply fails: it would satisfy every negation.
+fn denied(at: &At<'_>, not: &NotJson, has: impl Fn(&Value) -> bool, found: &mut Compared) -> Result<(), String> {
+    let (subject, value) = (at.subject.as_str(), &*at.value);
+    let differs = |expected: &str| difference(subject, expected, &compact(value));
+    let each: &[Value] = match value {
+        Value::Array(nodes) if at.several => nodes,
+        _ => &[],
+    };
+    if let Some(other) = &not.equals {
+        let is_it = same_value(other, value) || each.iter().any(|one| same_value(other, one));
+        found.add(is_it.then(|| differs(&format!("not {}", compact(other)))));
+    }
+    if let Some(part) = &not.contains {
+        let expected = format!("does not contain {}", compact(part));
+        let applies = match (value, part) {
+            (Value::Array(_), _) | (Value::String(_), Value::String(_)) | (Value::Object(_), Value::Object(_)) => true,
+            _ => at.nodes.is_some(),
+        };
+        found.add((!applies || has(part)).then(|| match applies {
+            true => differs(&expected),
+            false => differs(&format!("a value that can contain {}, and does not", compact(part))),
+        }));
+    }
+    if let Some(text) = &not.matches {
+        let one = std::slice::from_ref(value);
+        let mut difference = None;
+        for node in if at.several { each } else { one } {
+            let wrong = match node {
+                Value::String(_) => value_matches(subject, text, node)?.is_none(),
+                _ => true,
+            };
+            if wrong && difference.is_none() {
+                let is_text = node.is_string();
+                let expected =
+                    format!("{}`{text}`", if is_text { "does not match " } else { "a string that does not match " });
+                difference = Some(differs(&expected));
+            }
+        }
+        found.add(difference);
+    }
+    if let Some(ty) = not.ty {
+        let is_it = ty == JsonType::of(value) || each.iter().any(|one| ty == JsonType::of(one));
+        found.add(is_it.then(|| differs(&format!("not of the type {}", ty.name()))));
+    }
+    Ok(())
 }
 
 fn contains(value: &Value, part: &Value) -> bool {
@@ -321,7 +360,11 @@ fn length(value: &Value) -> Option<usize> {
 }
 
 fn is_sorted(value: &Value, order: Sorted) -> bool {
+    // No elements are in every order, which says nothing.
     let Value::Array(items) = value else { return false };
+    if items.is_empty() {
+        return false;
+    }
     let compare = |a: &Value, b: &Value| match (a, b) {
         (Value::Number(a), Value::Number(b)) => number::compare(&a.to_string(), &b.to_string()),
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),

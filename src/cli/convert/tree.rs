@@ -222,8 +222,8 @@ fn rebased(text: &str, dir: &Path, new: &Path, outside: &BTreeSet<PathBuf>) -> S
     lines.collect()
 }
 
-/// A path relative to a directory.
-fn relative(from: &Path, to: &Path) -> PathBuf {
+/// A path relative to a directory; both are absolute or start at the same directory.
+pub(in crate::cli) fn relative(from: &Path, to: &Path) -> PathBuf {
     let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(common).map(|_| "..");
     up.map(Path::new).chain(to.components().skip(common).map(|c| Path::new(c.as_os_str()))).collect()

@@ -9,8 +9,9 @@ use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{Thing, Verb, value::Value},
-    hir::{ArgKind, AssertionKind, CallKind, CallMatcher, Name, OperationKind, PhaseKind, Server, Transport},
+    hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, Def, Name, OperationKind, PhaseKind, Server, Transport},
     lint::{EvalView, Selecting, UnderView, analysis::texts, eval::unpinned_server::package},
+    lock::LockedTool,
     rule,
 };
 
@@ -66,7 +67,10 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     view.task.walk(&mut |_, step| {
         let OperationKind::Tool { server, tool } = &step.op.kind else { return };
-        if eval.unit.lock.tools(server).is_some() {
+        if let Some(tools) = eval.unit.lock.tools(server) {
+            if let (Some(locked), Some(args)) = (tools.get(tool), step.arg("args")) {
+                unlisted_arguments(tool, locked, args, out);
+            }
             return;
         }
         let mut servers = eval.unit.mcp.iter().flat_map(|mcp| &mcp.servers);
@@ -93,6 +97,39 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             }));
         }
     });
+}
+
+/// Arguments that the locked schema of a tool does not list. Most schemas do not forbid others, but most servers ignore
+/// them: the step then does something else than it says.
+fn unlisted_arguments(tool: &str, locked: &LockedTool, args: &Arg<Def>, out: &mut Diagnostics) {
+    /// Keywords by which a schema can describe arguments outside of its own `properties`.
+    const ELSEWHERE: [&str; 9] = [
+        "additionalProperties",
+        "unevaluatedProperties",
+        "patternProperties",
+        "$ref",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "dependentSchemas",
+    ];
+    let Some(schema) = locked.input_schema.json().as_object() else { return };
+    let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else { return };
+    let ArgKind::Record(args) = &args.kind else { return };
+    if properties.is_empty() || ELSEWHERE.iter().any(|key| schema.contains_key(*key)) {
+        return;
+    }
+    for (name, _) in args.iter().filter(|(name, _)| !properties.contains_key(&name.value)) {
+        let message = format!("the schema of `{tool}` in `gevals.lock` has no argument `{}`", name.value);
+        let finding = Diagnostic::new(&UNLISTED_TOOL, name.span, message);
+        let all: Vec<String> = properties.keys().map(|name| format!("`{name}`")).collect();
+        let finding = match nearest(&name.value, properties.keys().map(String::as_str)) {
+            Some(near) => finding.here(format!("did you mean `{near}`?")),
+            None => finding,
+        };
+        out.push(finding.help(format!("its arguments are {}; servers usually ignore others", all.join(", "))));
+    }
 }
 
 /// A tool in an assertion or in `alwaysAllow` that its server, which is not in the lock, is not known to have.

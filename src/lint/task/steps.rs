@@ -508,10 +508,10 @@ fn seconds(text: &str) -> Option<Duration> {
     }
 }
 
-/// Visits every command that runs once. Pauses in loops are part of polling.
+/// Visits every command that runs once and that the script waits for. Pauses in loops are part of polling.
 fn once<'s>(list: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
     for statement in list {
-        if matches!(statement.kind, Kind::Loop { .. } | Kind::Function { .. }) {
+        if statement.background || matches!(statement.kind, Kind::Loop { .. } | Kind::Function { .. }) {
             continue;
         }
         visit(statement);
