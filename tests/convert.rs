@@ -1452,6 +1452,23 @@ fn the_proof_finds_worlds_in_which_scripts_pass() {
             "J=$(kubectl get cm app -o json)\n[ \"$(echo \"$J\" | jq -r .data.a)\" = x ] || exit 1\necho \"$J\" | grep -q '\"b\"' || exit 1",
             &[],
         ),
+        // A list in which nothing may meet a condition.
+        (
+            "N=$(kubectl get pods -o json | jq '[.items[] | select(.status.phase != \"Running\")] | length')\n[ \"$N\" -eq 0 ]",
+            &[],
+        ),
+        // Files that a program lists, runs, follows or compares.
+        (
+            "set -e\nmkdir -p out\n[ \"$(find out -name '*.jpg' | wc -l)\" -eq 3 ]\n[ \"$(find out -name '*.JPG' | wc -l)\" -eq 0 ]",
+            &[("'*.jpg'", "'*.png'")],
+        ),
+        ("OUT=$(python3 out/calc.py 2>&1)\n[ \"$OUT\" = 5 ]", &[("calc.py", "calk.py")]),
+        ("[ \"$(readlink out/current)\" = /srv/v2 ]", &[("current", "newest")]),
+        ("diff -q <(sort out/answer.txt) <(printf 'a.py\\nb.py\\n')", &[("answer.txt", "answers.txt")]),
+        (
+            "W=$(tail -n +2 out/summary.md | wc -w)\nif (( W < 5 || W > 10 )); then exit 1; fi\nhead -n 1 out/summary.md | grep -q '^# Summary$'",
+            &[],
+        ),
         // What jq prints is kept, but not what it reads from a pipe.
         ("V=$(jq -r .status.phase <(kubectl get pod a -o json))\n[ \"$V\" = Running ]", &[]),
     ];
@@ -1461,7 +1478,10 @@ fn the_proof_finds_worlds_in_which_scripts_pass() {
     }
     // What differs from run to run is not a fault of the conversion.
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
-    assert_eq!(proof.lacks()[0], "no world in which both pass: the original does not behave the same way in every run");
+    assert_eq!(
+        proof.lacks()[0],
+        "no world in which both pass: the original does not behave the same way in every run: they call different commands in verify"
+    );
     assert_eq!(proof.counter_example, None);
 }
 

@@ -368,7 +368,14 @@ fn folders_archives_and_urls_are_read_as_the_results_in_them() {
     world.run(&["result", "merge", "out/1"]).expect(1, &["shard 2/2 is missing"]);
     std::fs::copy(world.path("out/1/gevals-quickstart-out.json"), world.path("out/2/gevals-quickstart-out.json"))
         .unwrap();
-    world.run(&["result", "verify", "out"]).expect(1, &["shard 2/2 is missing", "shard 1/2 appears twice"]);
+    world.run(&["result", "merge", "out"]).expect(1, &["shard 2/2 is missing", "shard 1/2 appears twice"]);
+    world.run(&["result", "verify", "out"]).expect(2, &["contains parts of several runs", "shard 1/2 appears twice"]);
+    // Two whole runs of one eval are not combined, even if they are alike.
+    let whole = world.read("whole/gevals-quickstart-out.json");
+    world.write("twice/a/gevals-q-out.json", &whole);
+    world.write("twice/b/gevals-q-out.json", &whole);
+    world.run(&["result", "summary", "twice"]).expect(2, &["`twice` contains the results of 2 runs"]);
+    world.run(&["result", "compare", "twice"]).expect(0, &["twice/a/gevals-q-out.json", "twice/b/gevals-q-out.json"]);
     // Results of several agents are separate runs.
     world.write("both/a/gevals-q-out.json", &world.read("whole/gevals-quickstart-out.json"));
     let other = merged.replacen("\"name\": \"", "\"name\": \"other-", 1);

@@ -423,6 +423,12 @@ impl ProofHost {
                         let mode = self.world.programs.contains(name).then_some(0o755);
                         let _ = self.real().write(&path, text.as_bytes(), mode);
                     }
+                    for (name, target) in &self.world.links {
+                        let path = Path::new(shim::TASK).join(name);
+                        let _ = path.parent().map(|folder| self.real().create_dir_all(folder));
+                        let _ = std::fs::remove_file(&path);
+                        let _ = std::os::unix::fs::symlink(target, &path);
+                    }
                 }
                 if phase == "verify" {
                     *lock(&self.made) = Some(written(&self.stage.look()));

@@ -193,6 +193,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             refuses: None,
             files,
             programs: BTreeSet::new(),
+            links: BTreeMap::new(),
             gone: Vec::new(),
             moves: false,
             once: None,
@@ -792,10 +793,10 @@ impl Proof<'_> {
             }
             return Ok(());
         }
-        if wrong.is_some() {
+        if let Some(why) = &wrong {
             let Some(both) = self.afresh(&world, a, b).await? else {
                 self.certificate = Certificate {
-                    hindered: Some("the original does not behave the same way in every run".to_owned()),
+                    hindered: Some(format!("the original does not behave the same way in every run: {why}")),
                     ..Certificate::default()
                 };
                 self.near.clear();

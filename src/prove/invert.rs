@@ -788,6 +788,12 @@ fn run_on(program: &str, (from, listed): (Vec<Segment>, bool), last: &Value, doc
             if let Some(end) = first.filter(|_| counts)
                 && let Some(item) = at(doc, &path[..=end]).filter(|item| item.is_object()).cloned()
             {
+                // No item may meet it.
+                if count == 0 {
+                    path.truncate(end);
+                    put(doc, &path, json!([]));
+                    continue;
+                }
                 let mut place = path[..=end].to_vec();
                 for i in 1..count as usize {
                     place[end] = Segment::Index(i);
@@ -1104,6 +1110,7 @@ mod tests {
                 json!({"r": [{"b": [{"n": "x", "p": "1"}, {"n": "y", "p": "2"}]}]}),
             ),
             (".l == {\"app\": \"db\"}", "", json!({"l": {"app": "db"}})),
+            ("[.r[] | select(.a[]?.w != null)] | length", "0", json!({"r": []})),
             (
                 r#".to | "to \(.kind)/\(.name)""#,
                 "to Service/hello",

@@ -112,11 +112,13 @@ fn goals(command: &Command, variables: &BTreeMap<String, String>) -> Vec<Goal> {
             let values =
                 inner.iter().map(|word| variables.get(word.trim_start_matches('$')).map_or(*word, String::as_str));
             let values: Vec<&str> = values.collect();
-            let [a, operator, b] = values.as_slice() else { return Vec::new() };
-            return numbers(a, b)
-                .into_iter()
-                .filter(|_| ["<", ">", "<=", ">=", "==", "!="].contains(operator))
-                .collect();
+            let comparisons = values.split(|word| matches!(*word, "||" | "&&"));
+            let is_sign = |sign: &str| ["<", ">", "<=", ">=", "==", "!="].contains(&sign);
+            let wanted = comparisons.flat_map(|words| match words {
+                [a, sign, b] if is_sign(sign) => numbers(a, b),
+                _ => Vec::new(),
+            });
+            return wanted.collect();
         }
         ["grep" | "egrep" | "fgrep", options @ ..] => {
             let pattern =
@@ -357,10 +359,84 @@ fn filtered(before: &[Command], line: &str, actual: &str, wanted: &str) -> Vec<S
     found
 }
 
+/// The commands on a line, and on those that have assigned a value to a variable.
+fn readers<'c>(before: &'c [Command], line: &str, actual: &str) -> Vec<&'c Command> {
+    let assigns = |command: &&Command| {
+        command.words.first().and_then(|word| word.split_once('=')).is_some_and(|(_, value)| value == actual)
+    };
+    let lines = before.iter().rev().filter(assigns).take(CHAINS).map(|command| command.line.as_str());
+    let lines: BTreeSet<&str> = lines.chain([line]).collect();
+    before.iter().rev().filter(|command| lines.contains(command.line.as_str())).take(2 * CHAINS).collect()
+}
+
+/// Worlds in which a program that reads more than texts prints what is wanted: scripts that it runs, files that it lists, links that it
+/// follows.
+fn with_files(world: &World, most: &Ran, command: &Command, wanted: &str) -> Vec<World> {
+    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+    let mut other = world.clone();
+    match words.as_slice() {
+        ["python" | "python3" | "node" | "sh" | "bash", path] if !path.starts_with('-') => {
+            let text = serde_json::Value::from(wanted).to_string();
+            let program = match words[0] {
+                "node" => format!("console.log({text})\n"),
+                "sh" | "bash" => format!("printf '%s\\n' '{}'\n", wanted.replace('\'', "'\\''")),
+                _ => format!("print({text})\n"),
+            };
+            other.files.retain(|(known, _)| known != path);
+            other.files.push(((*path).to_owned(), program));
+        }
+        ["readlink" | "realpath", .., path] if wanted.starts_with('/') => {
+            other.files.retain(|(known, _)| known != path);
+            other.links.insert((*path).to_owned(), wanted.to_owned());
+        }
+        ["sha256sum" | "sha1sum" | "md5sum" | "cksum", .., path] => {
+            // The same contents as another file.
+            let made = most.made.iter().flatten().map(|(made, ..)| made.display().to_string());
+            other.files.retain(|(known, _)| known != path);
+            let copy = |of: String| {
+                let mut other = other.clone();
+                other.links.insert((*path).to_owned(), of);
+                other
+            };
+            let others = made.filter(|made| made != path && made.starts_with('/') && !other.links.contains_key(made));
+            return others.take(CHAINS).map(copy).collect();
+        }
+        ["find", root, tests @ ..] => {
+            let name = tests.iter().position(|test| matches!(*test, "-name" | "-iname"));
+            let pattern = name.and_then(|at| tests.get(at + 1)).unwrap_or(&"*");
+            let (Ok(glob), Some(count)) =
+                (globset::Glob::new(pattern), wanted.parse().ok().filter(|count| *count <= MOST))
+            else {
+                return Vec::new();
+            };
+            let glob = glob.compile_matcher();
+            let own = world.files.iter().map(|(path, _)| path.trim_end_matches('/').to_owned());
+            let made = most.made.iter().flatten().map(|(path, ..)| path.display().to_string());
+            let is_listed = |path: &String| {
+                let inside = path.strip_prefix(root.trim_end_matches('/')).and_then(|path| path.strip_prefix('/'));
+                inside.is_some_and(|path| glob.is_match(path.rsplit('/').next().unwrap_or(path)))
+            };
+            let listed: BTreeSet<String> = made.chain(own).filter(is_listed).collect();
+            let gone: Vec<String> = listed.iter().skip(count).cloned().collect();
+            other.files.retain(|(path, _)| !gone.contains(path));
+            other.gone.extend(gone);
+            let kind = if tests.windows(2).any(|test| test == ["-type", "d"]) { "/" } else { "" };
+            let named = |nth: usize| {
+                let name = pattern.replace('*', &format!("thing-{nth}")).replace('?', "a");
+                (format!("{}/{name}{kind}", root.trim_end_matches('/')), "some\n".to_owned())
+            };
+            other.files.extend((listed.len()..count).map(named));
+        }
+        _ => return Vec::new(),
+    }
+    vec![other]
+}
+
 /// What `printf '%s\n' a b` or `echo a` prints on a line: the other side of `diff <(printf '%s\n' a b) <(…)`.
 fn printed(commands: &[Command], line: &str) -> Option<String> {
     commands.iter().filter(|command| command.line == line).find_map(|command| match command.words.as_slice() {
         [name, format, words @ ..] if name == "printf" && format == "%s\\n" => Some(words.join("\n") + "\n"),
+        [name, text] if name == "printf" && !text.contains('%') => Some(text.replace("\\n", "\n")),
         [name, words @ ..] if name == "echo" && words.first().is_some_and(|word| !word.starts_with('-')) => {
             Some(words.join(" ") + "\n")
         }
@@ -426,6 +502,11 @@ fn attempts(world: &World, most: &Ran) -> Vec<World> {
                         }
                     }
                     let before = if is_condition(command) { &commands[..=at] } else { &commands[..at] };
+                    let readers = readers(before, &command.line, &actual);
+                    found.extend(readers.into_iter().flat_map(|reader| {
+                        let worlds = with_files(world, most, reader, &wanted);
+                        worlds.into_iter().map(move |world| (nth.min(2) + last / 3, world))
+                    }));
                     let filters = filtered(before, &command.line, &actual, &wanted);
                     for (place, own, text) in &sources {
                         let mut all = texts(text, &actual, &wanted, &filters);

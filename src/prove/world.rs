@@ -41,6 +41,9 @@ pub struct World {
     /// Those of the files that can be executed.
     #[serde(default)]
     pub programs: BTreeSet<String>,
+    /// Symbolic links that it leaves, with their targets.
+    #[serde(default)]
+    pub links: BTreeMap<String, String>,
     /// Files and directories, created by the setup, that the agent removes.
     #[serde(default)]
     pub gone: Vec<String>,
@@ -233,9 +236,14 @@ pub struct Call {
 impl Call {
     /// Whether it runs in the background of its script, so that its place among the other calls is not known.
     pub fn is_aside(&self) -> bool {
-        let is_kubectl = self.argv.first().is_some_and(|program| program == "kubectl" || program == "oc");
-        is_kubectl
-            && (self.argv.iter().any(|word| word == "port-forward") || self.argv.get(1).is_some_and(|w| w == "proxy"))
+        let (Some(program), verb) = (self.argv.first(), self.argv.get(1)) else { return false };
+        match program.as_str() {
+            "nohup" | "setsid" => true,
+            "kubectl" | "oc" => {
+                self.argv.iter().any(|word| word == "port-forward") || verb.is_some_and(|verb| verb == "proxy")
+            }
+            _ => false,
+        }
     }
 
     /// One line for people.

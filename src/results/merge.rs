@@ -17,6 +17,8 @@ pub struct Merged {
     pub file: Value,
     /// Shards and results that are missing or duplicated.
     pub faults: Vec<String>,
+    /// Those of the faults for which it is not known which of two results is that of the run.
+    pub ambiguous: Vec<String>,
 }
 
 /// What a pack specifies for one run of its eval, with one agent and one model.
@@ -189,17 +191,19 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
         alike.add(path, &file.summary)?;
         summary.add(&file.summary);
     }
-    let mut faults = shards(files);
+    let (mut faults, mut ambiguous) = shards(files);
     let names: IndexSet<&str> = files.iter().flat_map(|(_, file)| file.names()).collect();
     let mut kept: IndexMap<(&str, &str, u64), (&str, &RunResult)> = IndexMap::new();
     for (path, file) in files {
         for result in &file.results {
             let key = (result.name(), result.path(), result.run().0);
             match kept.get(&key) {
-                Some((first, _)) => faults.push(match *first == path {
-                    true => format!("`{}` appears twice in `{path}`", result.title()),
-                    false => format!("`{}` is in `{first}` and in `{path}`", result.title()),
-                }),
+                Some((first, _)) if *first == path => {
+                    faults.push(format!("`{}` appears twice in `{path}`", result.title()));
+                }
+                Some((first, _)) => {
+                    ambiguous.push(format!("`{}` is in `{first}` and in `{path}`", result.title()));
+                }
                 None => {
                     kept.insert(key, (path, result));
                 }
@@ -230,9 +234,10 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
     let findings: Vec<Value> = findings.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     let results: Vec<_> = results.into_iter().map(|r| Value::Object(r.0.clone())).collect();
     let mut summary = summary.done();
+    faults.extend(ambiguous.iter().cloned());
     let complete = faults.is_empty() && files.iter().all(|(_, file)| file.gaps().is_empty());
     summary.insert("complete".to_owned(), json!(complete));
-    Ok(Merged { file: json!({ "summary": summary, "results": results, "findings": findings }), faults })
+    Ok(Merged { file: json!({ "summary": summary, "results": results, "findings": findings }), faults, ambiguous })
 }
 
 /// What all files that contain it must have in common.
@@ -260,9 +265,9 @@ impl Alike {
     }
 }
 
-/// Shards that are missing, duplicated, or of another division.
-fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
-    let mut faults = Vec::new();
+/// Shards that are missing or of another division, and those that appear twice.
+fn shards(files: &[(String, ResultsFile)]) -> (Vec<String>, Vec<String>) {
+    let (mut faults, mut twice) = (Vec::new(), Vec::new());
     let mut found: IndexMap<u64, Vec<(u64, &str)>> = IndexMap::new();
     for (path, file) in files {
         let shard = |key: &str| file.summary.get("shard")?.get(key)?.as_u64();
@@ -280,11 +285,11 @@ fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
             match paths.len() {
                 0 => faults.push(format!("shard {index}/{of} is missing")),
                 1 => {}
-                _ => faults.push(format!("shard {index}/{of} appears twice: {}", paths.join(", "))),
+                _ => twice.push(format!("shard {index}/{of} appears twice: {}", paths.join(", "))),
             }
         }
     }
-    faults
+    (faults, twice)
 }
 
 /// The summary of the first file, with the times of all files, their total usage, and the worst exit status.

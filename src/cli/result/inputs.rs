@@ -79,10 +79,13 @@ pub fn runs(arg: &Path, read: impl Fn(&Input) -> Result<ResultsFile, Fault>) -> 
     let mut runs: Vec<([Option<serde_json::Value>; 3], Vec<(String, ResultsFile)>)> = Vec::new();
     for input in &inputs.files {
         let file = read(input)?;
-        // `merge` requires the same of files that belong together.
+        // `merge` requires the same of files that belong together. A file that is not a part of a run is one by itself.
         let of = ["eval", "planDigest", "agent"].map(|key| file.summary.get(key).cloned());
+        let is_part = |file: &ResultsFile| file.summary.contains_key("shard") || file.unit().is_some();
+        let parts = runs.iter_mut().find(|(other, files)| *other == of && files.iter().all(|(_, file)| is_part(file)));
+        let parts = parts.filter(|_| is_part(&file));
         let one = (input.shown.clone(), file);
-        match runs.iter_mut().find(|(other, _)| *other == of) {
+        match parts {
             Some((_, files)) => files.push(one),
             None => runs.push((of, vec![one])),
         }
@@ -95,6 +98,14 @@ pub fn runs(arg: &Path, read: impl Fn(&Input) -> Result<ResultsFile, Fault>) -> 
             return Ok(Run { shown, file, faults: Vec::new() });
         }
         let merged = merge::merge(&files).map_err(|why| (status::USAGE, why))?;
+        if let Some(why) = merged.ambiguous.first() {
+            let more = match merged.ambiguous.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            let whole = shown(arg);
+            return Err((status::USAGE, format!("`{whole}` contains parts of several runs, specify one of them: {why}{more}")));
+        }
         let file = results::of_value(merged.file).map_err(|why| (status::USAGE, why))?;
         let first = files.first().map(|(shown, _)| shown.clone()).unwrap_or_default();
         let shown = if several { format!("{first} and {} more", files.len() - 1) } else { shown(arg) };

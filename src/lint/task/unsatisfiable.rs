@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     builtin::expect::JsonType,
-    diagnostic::{Diagnostic, Diagnostics},
+    diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, Def, Dialect, Name, OperationKind, PhaseKind},
     lint::{
         EvalView, TaskView,
@@ -125,12 +125,34 @@ fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
             } else {
                 together(arg, pattern, key, dialect, out);
             }
+            for (name, value) in fields.iter().filter(|(name, _)| name.value == "structuredContent") {
+                taken_literally(name, value, out);
+            }
             // Literal values contain no expectations.
             let value = |name: &Name| matches!(name.value.as_str(), "equals" | "structuredContent" | "not" | "oneOf");
             let demands = fields.iter().filter(|(name, _)| dialect != Dialect::Portable || !value(name));
             demands.for_each(|(name, inner)| record(inner, &name.value, dialect, out));
         }
         _ => {}
+    }
+}
+
+/// `structuredContent: {json: {path: …}}`: matchers, where the whole value is expected.
+fn taken_literally(name: &Name, value: &Arg<Def>, out: &mut Diagnostics) {
+    let ArgKind::Record(fields) = &value.kind else { return };
+    let [(json, conditions)] = fields.as_slice() else { return };
+    let has_path = match &conditions.kind {
+        ArgKind::List(items) => items.iter().any(|item| item.get("path").is_some()),
+        _ => conditions.get("path").is_some(),
+    };
+    if json.value == "json" && has_path {
+        let message = "`structuredContent` is compared as a whole: `json` is a key of the expected value here";
+        out.push(
+            never(json.span, message.to_owned())
+                .label(name.span, "the whole structured content")
+                .help("write `content: {json: …}` for conditions on the JSON of the result, or the whole value")
+                .strength(Strength::Warning),
+        );
     }
 }
 
