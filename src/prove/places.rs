@@ -48,6 +48,10 @@ impl Found<'_> {
                             _ => None,
                         });
                         let compared = compared_files(self.script, simple).into_iter().flatten();
+                        let summed = || self.path(simple.words.last()?);
+                        const SUMS: [&str; 4] = ["cksum", "md5sum", "sha1sum", "sha256sum"];
+                        let is_sum = simple.words.first().is_some_and(|name| SUMS.contains(&name.source.as_str()));
+                        let compared = compared.chain(is_sum.then(summed).flatten());
                         for path in file_of(self.script, simple).into_iter().chain(read).chain(compared) {
                             self.add(self.within(&path));
                         }
@@ -88,6 +92,9 @@ impl Found<'_> {
 
     /// `$(<FILE)`, and commands in substitutions.
     fn substituted(&mut self, word: &Word) {
+        if let Some(text) = word.source.strip_prefix("<(").and_then(|rest| rest.strip_suffix(')')) {
+            self.commands(text);
+        }
         for part in &word.parts {
             let ast::Part::Command { text, .. } = part else { continue };
             match text.trim().strip_prefix('<') {
@@ -96,12 +103,14 @@ impl Found<'_> {
                         self.add(path);
                     }
                 }
-                None => {
-                    let list = bash::parse(text).and_then(|script| ast::read(&script)).unwrap_or_default();
-                    list.iter().for_each(|stmt| walk(stmt, &mut |stmt| self.statement(stmt)));
-                }
+                None => self.commands(text),
             }
         }
+    }
+
+    fn commands(&mut self, text: &str) {
+        let list = bash::parse(text).and_then(|script| ast::read(&script)).unwrap_or_default();
+        list.iter().for_each(|stmt| walk(stmt, &mut |stmt| self.statement(stmt)));
     }
 
     fn path(&self, word: &Word) -> Option<String> {

@@ -328,6 +328,11 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     (!cleanups_agree).then(|| "a cleanup fails in only one of them".to_owned())
 }
 
+/// How often a row of two traces is repeated.
+fn repeated(times: usize) -> String {
+    if times == 0 { String::new() } else { format!("{:70} | … {times} more\n", format!("… {times} more")) }
+}
+
 /// Two traces side by side, for people.
 pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
     let lines = |ran: &Ran| -> Vec<String> {
@@ -343,9 +348,16 @@ pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
     let cut = |text: &str| -> String { text.chars().take(70).collect() };
     let but = world.shown();
     let mut out = format!("{why} ({but})\n{:70} | {}\n", "original", "converted");
+    let mut again = 0;
     for i in 0..left.len().max(right.len()) {
         let (l, r) = (left.get(i).map_or("", String::as_str), right.get(i).map_or("", String::as_str));
         let sign = if l == r { '|' } else { '≠' };
+        // A wait asks the same many times.
+        if i > 0 && l == r && left.get(i - 1) == left.get(i) && right.get(i - 1) == right.get(i) {
+            again += 1;
+            continue;
+        }
+        out += &repeated(std::mem::take(&mut again));
         // If two lines differ only beyond the part that is shown, show where they differ.
         let same = l.chars().zip(r.chars()).take_while(|(a, b)| a == b).count();
         let from = if l == r || same < 50 { 0 } else { same - 20 };
@@ -355,6 +367,7 @@ pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
         };
         out += &format!("{:70} {sign} {}\n", shown(l), shown(r));
     }
+    out += &repeated(again);
     out += &format!("original: {}\nconverted: {}\n", a.why, b.why);
     out
 }

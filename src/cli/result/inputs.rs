@@ -104,7 +104,10 @@ pub fn runs(arg: &Path, read: impl Fn(&Input) -> Result<ResultsFile, Fault>) -> 
                 more => format!(" (and {more} more)"),
             };
             let whole = shown(arg);
-            return Err((status::USAGE, format!("`{whole}` contains parts of several runs, specify one of them: {why}{more}")));
+            return Err((
+                status::USAGE,
+                format!("`{whole}` contains parts of several runs, specify one of them: {why}{more}"),
+            ));
         }
         let file = results::of_value(merged.file).map_err(|why| (status::USAGE, why))?;
         let first = files.first().map(|(shown, _)| shown.clone()).unwrap_or_default();
