@@ -228,6 +228,23 @@ fn a_proxy_shows_and_records_calls_and_the_recording_is_replayed() {
     world
         .run(&["new", "eval", "more/eval.yaml", "--from-server", "gevals demo-server", "--from-recording", "eval.yaml"])
         .expect(2, &["it is not a recording"]);
+
+    // Calls that `check` would refuse are left out.
+    let invalid = WRONG.replace(r#"{"title":"None"}"#, r#"{"titel":"None"}"#);
+    let record = |lines: &[&str]| {
+        drop(std::fs::remove_file(world.path("invalid.jsonl")));
+        let args = [&["proxy", "--name", "notes", "--record", "invalid.jsonl"][..], &server].concat();
+        talk(world.command(&args), lines);
+    };
+    let from = ["--from-server", "gevals demo-server --dir third", "--from-recording", "invalid.jsonl"];
+    record(&[GREETING[0], GREETING[1], &invalid, CREATE]);
+    let wrote = ["1 of 2 calls are left out: they failed, and their arguments are invalid"];
+    world.run(&[&["new", "eval", "third/eval.yaml"][..], &from].concat()).expect(0, &wrote);
+    assert!(!world.read("third/oracle.yaml").contains("titel"));
+    world.run(&["check", "third/eval.yaml"]).expect(0, &[]);
+    record(&[GREETING[0], GREETING[1], &invalid]);
+    let refused = ["the arguments of all calls in the recording are invalid"];
+    world.run(&[&["new", "eval", "fourth/eval.yaml"][..], &from].concat()).expect(2, &refused);
 }
 
 #[test]

@@ -116,7 +116,7 @@ async fn programs_that_cannot_start_are_reported() {
     assert_eq!(fault("./missing").await, StartFault::NoSuchProgram("./missing".into()));
     assert_eq!(fault("./plain").await, StartFault::ExecFormat("./plain".into()));
     assert_eq!(fault("./locked").await, StartFault::NotExecutable("./locked".into()));
-    assert_eq!(fault("./lost").await, StartFault::NoSuchInterpreter("./lost".into()));
+    assert_eq!(fault("./lost").await, StartFault::NoSuchInterpreter("./lost".into(), "/no/such/shell".into()));
     let nowhere = run(Exec::new("sh", "/no/such/dir")).await.exit;
     assert_eq!(nowhere, Exit::NotStarted(StartFault::NoSuchDir("/no/such/dir".into())));
 }

@@ -160,7 +160,7 @@ fn eval(args: &Eval) -> Result<String, Fault> {
     };
     refuse_existing(places(&path).iter().map(PathBuf::as_path))?;
     let name = eval_name(&path)?;
-    let recorded = args.from_recording.as_deref().map(|path| recorded(path, &args.from)).transpose()?;
+    let mut recorded = args.from_recording.as_deref().map(|path| recorded(path, &args.from)).transpose()?;
     let server_name = recorded.as_ref().and_then(|run| run.calls.first()).map(|call| call.server.clone());
     let server = match server(&args.from, server_name)? {
         Some(mut server) => {
@@ -171,6 +171,19 @@ fn eval(args: &Eval) -> Result<String, Fault> {
         None => demo(),
     };
     let mut said = String::new();
+    if let Some(run) = &mut recorded {
+        let all = run.calls.len();
+        run.calls.retain(|call| call.succeeded() || is_valid(call, &server));
+        match all - run.calls.len() {
+            0 => {}
+            left => {
+                said += &format!("{left} of {all} calls are left out: they failed, and their arguments are invalid\n")
+            }
+        }
+        if run.calls.is_empty() {
+            return Err((status::USAGE, "the arguments of all calls in the recording are invalid".to_owned()));
+        }
+    }
     for (path, text) in eval_files(&path, &name, &server, recorded.as_ref()) {
         write(&path, &text)?;
         said += &format!("wrote {}\n", path.display());
@@ -181,6 +194,13 @@ fn eval(args: &Eval) -> Result<String, Fault> {
     }
     let eval = super::quoted(&path);
     Ok(format!("{said}\ncheck them with `gevals check {eval}` and run them with `gevals run {eval}`\n"))
+}
+
+/// Whether the server has the tool of a call, with such arguments.
+fn is_valid(call: &Call, server: &Server) -> bool {
+    let none = json!({});
+    let args = call.params.get("arguments").unwrap_or(&none);
+    server.locked.tools.get(call.name()).is_some_and(|tool| tool.input_schema.faults(args, &[]).is_empty())
 }
 
 /// The name of an eval: that of its file, or if that is `eval`, that of its directory.

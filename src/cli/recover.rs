@@ -123,7 +123,11 @@ fn forget(runs: &[PathBuf], named: bool) -> u8 {
             let pending: usize = past.tasks.values().map(|task| task.pending.len()).sum();
             journal.forget();
             clusters::dispose(dir);
-            print(&format!("run `{}`: {} forgotten\n", name_of(dir), count(pending, "cleanup is", "cleanups are")));
+            let pending = match pending {
+                0 => "no cleanup was pending".to_owned(),
+                some => format!("{} forgotten", count(some, "cleanup is", "cleanups are")),
+            };
+            print(&format!("run `{}`: {pending}\n", name_of(dir)));
             status::OK
         }
         Err(Refusal::Malformed) if journal::forget_unreadable(dir).is_ok() => {

@@ -142,8 +142,9 @@ pub enum StartFault {
     NotExecutable(String),
     #[error("`{0}` is neither a program nor a script that begins with `#!`")]
     ExecFormat(String),
-    #[error("the interpreter that the first line of `{0}` names does not exist")]
-    NoSuchInterpreter(String),
+    /// The script, and what its first line names.
+    #[error("the interpreter `{1}` in the first line of `{0}` does not exist")]
+    NoSuchInterpreter(String, String),
     /// What is too large, and how many bytes it has.
     #[error("its {0} has {1} bytes, and {ROOM}: write it into a file, or to standard input")]
     TooLarge(String, usize),
@@ -341,6 +342,15 @@ fn given(exec: &Exec) -> impl Iterator<Item = (String, &OsString)> {
     args.chain(env)
 }
 
+/// The program in the `#!` line of a script.
+fn interpreter_of(script: &Path) -> Option<String> {
+    use std::io::{BufRead, BufReader, Read};
+    let mut line = Vec::new();
+    BufReader::new(std::fs::File::open(script).ok()?.take(256)).read_until(b'\n', &mut line).ok()?;
+    let line = String::from_utf8_lossy(&line).into_owned();
+    Some(line.strip_prefix("#!")?.split_whitespace().next()?.to_owned())
+}
+
 /// The largest argument or variable that a program was to be given.
 fn too_large(exec: &Exec) -> StartFault {
     let all = given(exec).map(|(what, value)| (what, value.len()));
@@ -454,7 +464,10 @@ async fn start(
             }
             Err(e) => {
                 return Err(match e.raw_os_error().map(Errno::from_raw_os_error) {
-                    Some(Errno::NOENT) if program.exists() => StartFault::NoSuchInterpreter(name),
+                    Some(Errno::NOENT) if program.exists() => {
+                        let interpreter = interpreter_of(&program).unwrap_or_default();
+                        StartFault::NoSuchInterpreter(name, interpreter)
+                    }
                     Some(Errno::NOENT | Errno::NOTDIR) => StartFault::NoSuchProgram(name),
                     Some(Errno::ACCESS | Errno::ISDIR) => StartFault::NotExecutable(name),
                     Some(Errno::NOEXEC) => StartFault::ExecFormat(name),

@@ -205,8 +205,10 @@ impl Text {
                 String::new()
             }
             (_, EventKind::Cancelled { reason }) => {
+                // A second signal also stops the cleanup, as its reason says.
+                let is_first = self.cancelled.is_none();
                 self.cancelled.get_or_insert_with(|| reason.clone());
-                format!("{reason}: stopping and cleaning up\n")
+                if is_first { format!("{reason}: stopping and cleaning up\n") } else { format!("{reason}\n") }
             }
             (_, EventKind::RunFinished { duration, limits, .. }) => {
                 self.limits = *limits;

@@ -441,6 +441,7 @@ impl Filler<'_> {
         }
         match value {
             Value::Object(map) => names(&mut map.keys()),
+            Value::Array(items) if items.len() == 1 => "; there is 1 item".to_owned(),
             Value::Array(items) => format!("; there are {} items", items.len()),
             Value::Null => "; there is null".to_owned(),
             Value::String(_) => "; there is a string".to_owned(),
