@@ -103,9 +103,14 @@ impl Checker<'_> {
                 // A misspelled key is reported once, as unknown.
                 let unknown = args.iter().map(|(key, _)| key).filter(|key| !fields.contains_key(&key.value));
                 let called = what.to_string();
-                let mut meant = unknown
-                    .filter(|key| decode::meant(&key.value, &called, fields.keys().map(String::as_str)) == Some(name));
-                if meant.any(|key| self.harden(key.span)) {
+                let known = || fields.keys().map(String::as_str);
+                let mut meant = unknown.filter(|key| decode::meant(&key.value, &called, known()) == Some(name));
+                if meant.clone().any(|key| self.harden(key.span)) {
+                    continue;
+                }
+                // Other keys are allowed, but this one is required.
+                if let Some(key) = meant.next() {
+                    self.error(unknown_field(&key.value, key.span, &called, known(), []).strength(Strength::Hard));
                     continue;
                 }
                 let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{what} has no `{name}`"));

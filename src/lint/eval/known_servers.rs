@@ -9,7 +9,7 @@ use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{Thing, Verb, value::Value},
-    hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, Def, Name, OperationKind, PhaseKind, Server, Transport},
+    hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, Name, OperationKind, PhaseKind, Server, Transport},
     lint::{EvalView, Selecting, UnderView, analysis::texts, eval::unpinned_server::package},
     lock::LockedTool,
     rule,
@@ -68,8 +68,8 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     view.task.walk(&mut |_, step| {
         let OperationKind::Tool { server, tool } = &step.op.kind else { return };
         if let Some(tools) = eval.unit.lock.tools(server) {
-            if let (Some(locked), Some(args)) = (tools.get(tool), step.arg("args")) {
-                unlisted_arguments(tool, locked, args, out);
+            if let (Some(locked), Some(Arg { kind: ArgKind::Record(args), .. })) = (tools.get(tool), step.arg("args")) {
+                unlisted_arguments(tool, locked, args.iter().map(|(name, _)| name), out);
             }
             return;
         }
@@ -101,7 +101,12 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
 
 /// Arguments that the locked schema of a tool does not list. Most schemas do not forbid others, but most servers ignore
 /// them: the step then does something else than it says.
-fn unlisted_arguments(tool: &str, locked: &LockedTool, args: &Arg<Def>, out: &mut Diagnostics) {
+fn unlisted_arguments<'n>(
+    tool: &str,
+    locked: &LockedTool,
+    args: impl Iterator<Item = &'n Name>,
+    out: &mut Diagnostics,
+) {
     /// Keywords by which a schema can describe arguments outside of its own `properties`.
     const ELSEWHERE: [&str; 9] = [
         "additionalProperties",
@@ -116,11 +121,16 @@ fn unlisted_arguments(tool: &str, locked: &LockedTool, args: &Arg<Def>, out: &mu
     ];
     let Some(schema) = locked.input_schema.json().as_object() else { return };
     let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else { return };
-    let ArgKind::Record(args) = &args.kind else { return };
     if properties.is_empty() || ELSEWHERE.iter().any(|key| schema.contains_key(*key)) {
         return;
     }
-    for (name, _) in args.iter().filter(|(name, _)| !properties.contains_key(&name.value)) {
+    let args: Vec<&Name> = args.collect();
+    // A required argument that is missing is an error, and this one may be its misspelt form.
+    let required = schema.get("required").and_then(|required| required.as_array()).into_iter().flatten();
+    if required.filter_map(|name| name.as_str()).any(|name| !args.iter().any(|arg| arg.value == name)) {
+        return;
+    }
+    for name in args.into_iter().filter(|name| !properties.contains_key(&name.value)) {
         let message = format!("the schema of `{tool}` in `gevals.lock` has no argument `{}`", name.value);
         let finding = Diagnostic::new(&UNLISTED_TOOL, name.span, message);
         let all: Vec<String> = properties.keys().map(|name| format!("`{name}`")).collect();
@@ -153,6 +163,16 @@ pub fn tools(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
     for server in view.unit.mcp.iter().flat_map(|mcp| &mcp.servers) {
         server.always_allow.iter().for_each(|tool| listed(view, &server.name, tool, out));
+    }
+    // The calls of the scripted agent.
+    let calls = view.unit.oracle.iter().flat_map(|oracle| &oracle.tasks).flat_map(|task| &task.calls);
+    for call in calls.filter(|call| call.kind == CallKind::Tool) {
+        let tools = view.unit.lock.tools(&call.server.value);
+        if let Some(tool) = call.name.as_literal()
+            && let Some(locked) = tools.and_then(|tools| tools.get(tool))
+        {
+            unlisted_arguments(tool, locked, call.args.iter().map(|(name, _)| name), out);
+        }
     }
 }
 
