@@ -787,7 +787,7 @@ fn a_hole_without_a_value_lists_available_values() {
     let task = world.read("q/tasks/write-note.yaml");
     for (hole, said) in [
         ("{content[0].txt}", "`{content[0].txt}` has no value; there are `type`, `text`"),
-        ("{content[7].text}", "`{content[7].text}` has no value; there are 1 items"),
+        ("{content[7].text}", "`{content[7].text}` has no value; there is 1 item"),
         ("{structuredContent.rels}", "`{structuredContent.rels}` has no value; there are `"),
     ] {
         world.write("q/tasks/write-note.yaml", &task.replace("{content[0].text}", hole));

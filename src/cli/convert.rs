@@ -54,9 +54,9 @@ it has errors of the original, 2 a given path cannot be read, or there is no suc
 is no sandbox for the proof (bubblewrap; use `--no-verify` without it), or the API does not
 answer; 129, 130 or 143 by a signal";
 
-/// Convert tasks to another dialect: bash tasks become portable ones, statement by statement.
+/// Convert tasks to another dialect: bash tasks become portable ones, with `--target` statement by statement.
 ///
-/// What cannot be converted stays a script. The original and the converted task are run side by side in a sandbox. Nothing is
+/// Without `--target`, every script stays one, in a step of its own; with it, what cannot be converted does. The original and the converted task are run side by side in a sandbox. Nothing is
 /// written without --write, --out or --in-place, and then only conversions that are proved to behave the same.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -124,7 +124,7 @@ fn forget(runs: &[PathBuf], named: bool) -> u8 {
             journal.forget();
             clusters::dispose(dir);
             let pending = match pending {
-                0 => "no cleanup was pending".to_owned(),
+                0 => "forgotten, no cleanup was pending".to_owned(),
                 some => format!("{} forgotten", count(some, "cleanup is", "cleanups are")),
             };
             print(&format!("run `{}`: {pending}\n", name_of(dir)));

@@ -75,6 +75,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         step.expect.iter().for_each(|(_, arg)| facts::constants_in(arg, text));
     });
     verified.push_str(&facts::expected_files(view));
+    let is_sum = AGGREGATE.is_match(&verified);
     let (others, verified) = (mentioned(&others), mentioned(&verified));
     let is_counted = |item: &Item| {
         !item.form.starts_with("number")
@@ -96,7 +97,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         // A number of lines is no percentage and no duration.
         let is_newer = item.form.starts_with("image") && NEWER.is_match(&lower);
-        let fits = |other: &Item| !is_newer && (!is_measured(&lower, &other.text) || !counts.contains(&span));
+        // `Insert 1 and 2`, and verify expects their sum.
+        let is_derived = is_sum && item.form.starts_with("number");
+        let fits =
+            |other: &Item| !is_newer && !is_derived && (!is_measured(&lower, &other.text) || !counts.contains(&span));
         let same = |other: &&&Item| other.form == item.form && fits(other);
         if let [other] = free.iter().filter(same).collect::<Vec<_>>()[..] {
             let finding = disagrees(span, &item.text, &other.text, prompt);
@@ -235,6 +239,9 @@ fn is_counted(lower: &str, number: &str, verified: &str) -> bool {
         })
     })
 }
+
+/// Functions of SQL and jq that make one number of several.
+static AGGREGATE: Ascii = ascii(r"(?i:\b(?:sum|avg|max|min|total)\s*\()|\|\s*add\b");
 
 /// Numbers that are not values: file descriptors (`>&2`, `2>/dev/null`), pauses, exit statuses, ranges (`seq 1 5`).
 static STREAM: Ascii = ascii(r"[12]?>&[12]|2>|\b(?:sleep|exit|return)\s+\d+|\bseq\s+\d+(?:\s+\d+)*|\{\d+\.\.\d+\}");
