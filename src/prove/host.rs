@@ -32,7 +32,7 @@ use crate::{
         Captured, Entry, Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover,
         Process, RealHost, StartFault, Stdin,
     },
-    source::Files,
+    source::{Files, normalize},
 };
 
 #[derive(Default)]
@@ -173,6 +173,11 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// Whether every run starts with a file at this path, which may be relative to the directory of the task.
+    pub fn starts_with(&self, path: &str) -> bool {
+        self.base.contains_key(&normalize(&Path::new(shim::TASK).join(path)))
+    }
+
     /// Uses the current files as the base, and writes functions for bash if no script would notice them.
     pub async fn new(scripts: &[String]) -> Self {
         let real = RealHost::new();

@@ -371,10 +371,12 @@ fn readers<'c>(before: &'c [Command], line: &str, actual: &str) -> Vec<&'c Comma
 
 /// Worlds in which a program that reads more than texts prints what is wanted: scripts that it runs, files that it lists, links that it
 /// follows.
-fn with_files(world: &World, most: &Ran, command: &Command, wanted: &str) -> Vec<World> {
+fn with_files(world: &World, most: &Ran, stage: &Stage, command: &Command, wanted: &str) -> Vec<World> {
     let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
     let mut other = world.clone();
     match words.as_slice() {
+        // The agent does not write the task's own files.
+        [name, .., path] if *name != "find" && stage.starts_with(path) => return Vec::new(),
         ["python" | "python3" | "node" | "sh" | "bash", path] if !path.starts_with('-') => {
             let text = serde_json::Value::from(wanted).to_string();
             let program = match words[0] {
@@ -459,7 +461,7 @@ fn read(command: &Command) -> Vec<String> {
 }
 
 /// Worlds in which one of the last comparisons may come out differently, the likeliest first.
-fn attempts(world: &World, most: &Ran) -> Vec<World> {
+fn attempts(world: &World, most: &Ran, stage: &Stage) -> Vec<World> {
     let commands = commands(&most.watched);
     let mut variables: BTreeMap<String, String> = BTreeMap::new();
     for command in &commands {
@@ -504,7 +506,7 @@ fn attempts(world: &World, most: &Ran) -> Vec<World> {
                     let before = if is_condition(command) { &commands[..=at] } else { &commands[..at] };
                     let readers = readers(before, &command.line, &actual);
                     found.extend(readers.into_iter().flat_map(|reader| {
-                        let worlds = with_files(world, most, reader, &wanted);
+                        let worlds = with_files(world, most, stage, reader, &wanted);
                         worlds.into_iter().map(move |world| (nth.min(2) + last / 3, world))
                     }));
                     let filters = filtered(before, &command.line, &actual, &wanted);
@@ -609,7 +611,7 @@ pub async fn seek(
     *most = ran(old, &looked(world), stage).await?;
     let mut tried = BTreeSet::new();
     'better: while !most.passed {
-        for other in attempts(world, most) {
+        for other in attempts(world, most, stage) {
             if tried.len() >= tries {
                 return Ok(());
             }
