@@ -1476,10 +1476,10 @@ fn the_proof_finds_worlds_in_which_scripts_pass() {
         let proof = proof_of(script, faults);
         assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{script}\n{proof:?}");
     }
-    // The agent of no world replaces a script of the task itself.
-    let task = task_of("verify", "OUT=$(bash check.sh)\n[ \"$OUT\" = 5 ]");
-    let proof = proof_in(&[("task.yaml", &task), ("check.sh", "echo 4\n")], &[]);
-    assert!(proof.passed == 0 && proof.failed > 0, "{proof:?}");
+    // The agent of no world replaces a script of the task itself, which would only break the run.
+    let task = task_of("verify", "OUT=$(python3 check.py)\n[ \"$OUT\" = 5 ]");
+    let proof = proof_in(&[("task.yaml", &task), ("check.py", "print(4)\n")], &[]);
+    assert!(proof.passed == 0 && proof.lacks()[0].ends_with("run `python3 check.py`"), "{proof:?}");
     // What differs from run to run is not a fault of the conversion.
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
     assert_eq!(
