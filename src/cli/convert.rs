@@ -56,8 +56,9 @@ answer; 129, 130 or 143 by a signal";
 
 /// Convert tasks to another dialect: bash tasks become portable ones, with `--target` statement by statement.
 ///
-/// Without `--target`, every script stays one, in a step of its own; with it, what cannot be converted does. The original and the converted task are run side by side in a sandbox. Nothing is
-/// written without --write, --out or --in-place, and then only conversions that are proved to behave the same.
+/// Without `--target`, every script stays one, in a step of its own; with it, what cannot be converted does. The original and the
+/// converted task are run side by side in a sandbox. Nothing is written without --write, --out or --in-place, and then only
+/// conversions that are proved to behave the same.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -15,7 +15,10 @@ use super::{
     world::{Call, Half, Web, fits},
 };
 use crate::{
-    bash,
+    bash::{
+        self,
+        ast::{self, Kind, Stmt},
+    },
     hir::{Arg, ArgKind, Def, OperationKind, Part, Substitute, Template},
     package::bundled,
     plan::{ActionKind, Plan, StepAction},
@@ -318,6 +321,47 @@ pub fn paths(text: &str, named: &mut BTreeSet<String>) {
     }
 }
 
+/// Whether all sleeps for less than a second are in loops that nothing but their condition ends: no counter, and no deadline.
+pub fn is_endless(scripts: &[String]) -> bool {
+    fn is_short(stmt: &Stmt) -> Option<bool> {
+        let Kind::Simple(simple) = &stmt.kind else { return None };
+        let ("sleep", [_, time]) = (simple.words.first()?.source.as_str(), simple.words.as_slice()) else {
+            return None;
+        };
+        Some(time.literal().and_then(|time| time.parse::<f64>().ok()).is_none_or(|time| time < 1.0))
+    }
+    // Counts the sleeps; `None` if a short one is elsewhere.
+    fn sleeps(list: &[Stmt], endless: bool) -> Option<usize> {
+        let mut found = 0;
+        for stmt in list {
+            found += match (&stmt.kind, is_short(stmt)) {
+                (_, Some(short)) => (endless || !short).then_some(1)?,
+                (Kind::While { condition, body, .. }, _) => {
+                    let plain = |stmt: &Stmt| match &stmt.kind {
+                        Kind::Simple(simple) => {
+                            let name = simple.words.first().map_or("", |word| word.source.as_str());
+                            matches!(
+                                name,
+                                "sleep" | "echo" | "curl" | "wget" | "nc" | "kubectl" | "docker" | "pg_isready"
+                            )
+                        }
+                        _ => false,
+                    };
+                    let is_plain = condition.iter().chain(body).all(plain);
+                    sleeps(condition, false)? + sleeps(body, is_plain)?
+                }
+                _ => stmt.lists().into_iter().map(|list| sleeps(list, false)).sum::<Option<usize>>()?,
+            };
+        }
+        Some(found)
+    }
+    scripts.iter().all(|text| {
+        let list = bash::parse(text).and_then(|script| ast::read(&script));
+        // A sleep in a substitution or in a quoted script is not seen.
+        list.and_then(|list| sleeps(&list, false)) == Some(text.matches("sleep").count())
+    })
+}
+
 /// `NAME=…`
 fn is_constant(line: &str) -> bool {
     line.split_once('=').is_some_and(|(name, _)| {
@@ -484,7 +528,6 @@ fn range(expect: &Arg<Def>) -> (Option<u64>, Option<u64>) {
 
 /// The words of one simple command, or of each command of a pipeline, with their variables replaced. A filter reads the file `-`.
 fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<Vec<String>>> {
-    use bash::ast::{Kind, Stmt};
     let script = bash::parse(run)?;
     let list = bash::ast::read(&script)?;
     // After `set -o pipefail`, and before `|| echo 0`.
@@ -509,5 +552,28 @@ fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<Vec
             Some(line)
         }
         _ => Some(vec![words(line)?]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loops_that_count_nothing_are_endless() {
+        for (script, expected) in [
+            ("until curl -fs x > /dev/null 2>&1; do sleep 0.2; done", true),
+            ("python3 server.py &\nuntil curl x; do echo waiting; sleep 0.2; done\nsleep 3", true),
+            ("sleep 3", true),
+            // A counter, a deadline, a sleep outside of a loop, and those that are not seen.
+            ("for i in $(seq 1 200); do curl x && break; sleep 0.1; done", false),
+            ("until curl x; do n=$((n + 1)); sleep 0.2; done", false),
+            ("while [ $SECONDS -lt 60 ]; do sleep 0.5; done", false),
+            ("until curl x; do sleep $PAUSE; [ -f stop ] && exit 1; done", false),
+            ("sleep 0.5", false),
+            ("bash -c 'for i in 1 2; do sleep 0.5; done'", false),
+        ] {
+            assert_eq!(is_endless(&[script.to_owned()]), expected, "{script}");
+        }
     }
 }

@@ -326,7 +326,7 @@ impl ProofHost {
         let call = shim::asked(&self.world, call, &exec.cwd, Some(&mut io::empty()))?;
         let is_slow = self.world.slow().next().is_some();
         if is_slow {
-            shim::wake(exec.timeout, self.world.hasty);
+            shim::wake(exec.timeout, &self.world);
         }
         let mut answer = shim::answer(&self.world, &call, &exec.cwd);
         let slept = if is_slow { shim::slept() } else { Duration::ZERO };
@@ -556,7 +556,7 @@ impl Host for ProofHost {
             if self.stage.watch.has_ended_one() {
                 return ended();
             }
-            shim::wake(limit, self.world.hasty);
+            shim::wake(limit, &self.world);
             let busy = Busy::new(&self.clock);
             let (mut finished, took) = self.done(exec, cancel).await;
             drop(busy);

@@ -17,7 +17,7 @@ use super::{
     Certificate, Job, Order, REAL, Reply,
     condition::{self, Condition},
     files::{Written, place, tree},
-    hints::{Hints, asks, has_operations, hints, mined, paths},
+    hints::{Hints, asks, has_operations, hints, is_endless, mined, paths},
     host::Stage,
     invert::{spoiled, with_other_values},
     kubectl, places,
@@ -166,6 +166,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     let contents: BTreeMap<String, Vec<String>> = named.iter().map(|path| (path.clone(), of_files(path))).collect();
     // An agent that answers everything that the scripts look for.
     let answer = reads_agent(&new).then(|| words.join("\n"));
+    let endless = is_endless(&scripts.texts);
     let (defaults, required) = (overridable(&scripts.texts), required(&scripts.texts));
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -200,6 +201,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             loud: false,
             operations,
             hasty: false,
+            endless,
             watched: false,
         }
     };

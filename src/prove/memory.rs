@@ -26,7 +26,7 @@ impl Key {
     pub fn of(exec: &Exec, world: &World, state: &State) -> Self {
         let mut all = Sha256::new();
         all.update(files::digest(state));
-        all.update([world.hasty, world.operations, world.watched].map(u8::from));
+        all.update([world.hasty, world.endless, world.operations, world.watched].map(u8::from));
         world.slow().for_each(|key| all.update(key));
         all.update(format!("{:?}", Exec { timeout: Duration::ZERO, ..exec.clone() }));
         Self(all.finalize().into())
@@ -203,6 +203,7 @@ mod tests {
             loud: false,
             operations: false,
             hasty: false,
+            endless: false,
             watched: false,
         }
     }

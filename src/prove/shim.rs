@@ -145,6 +145,8 @@ struct Slept {
     rounds: f64,
     limit: f64,
     most: f64,
+    /// 1 if short sleeps are only in loops that end by nothing but their condition.
+    endless: f64,
 }
 
 impl Slept {
@@ -152,12 +154,18 @@ impl Slept {
         let text = fs::read_to_string(SLEPT).unwrap_or_default();
         let mut numbers = text.split_whitespace().map(|number| number.parse::<f64>().ok());
         let mut next = |default: f64| numbers.next().flatten().unwrap_or(default);
-        Self { time: next(0.0), rounds: next(0.0), limit: next(PATIENCE), most: next(f64::INFINITY) }
+        Self {
+            time: next(0.0),
+            rounds: next(0.0),
+            limit: next(PATIENCE),
+            most: next(f64::INFINITY),
+            endless: next(0.0),
+        }
     }
 
     fn write(&self) {
-        let Self { time, rounds, limit, most } = self;
-        let _ = fs::write(SLEPT, format!("{time} {rounds} {limit} {most}\n"));
+        let Self { time, rounds, limit, most, endless } = self;
+        let _ = fs::write(SLEPT, format!("{time} {rounds} {limit} {most} {endless}\n"));
     }
 }
 
@@ -196,13 +204,13 @@ fn timeout(args: &[String]) -> u8 {
 
 /// Takes no real time. A script that sleeps too long is killed, like one that takes too long.
 fn sleep(args: &[String]) -> u8 {
-    let Slept { time, rounds, limit, most } = Slept::read();
+    let Slept { time, rounds, limit, most, endless } = Slept::read();
     let rounds = rounds + 1.0;
     let asked = args.iter().map(|arg| seconds(arg).unwrap_or(1.0)).sum::<f64>();
-    // A loop that sleeps for less than a second until its limit would take thousands of rounds.
-    let sped = if asked < 1.0 { ((rounds - TIGHT) / DOUBLES).max(0.0).exp2() } else { 1.0 };
+    // `until A; do sleep 0.2; done` would take thousands of rounds. A loop that counts its rounds must see all of them.
+    let sped = if asked < 1.0 && endless > 0.0 { ((rounds - TIGHT) / DOUBLES).max(0.0).exp2() } else { 1.0 };
     let time = time + asked * sped;
-    Slept { time, rounds, limit, most }.write();
+    Slept { time, rounds, limit, most, endless }.write();
     trace::append(PAUSE);
     if time >= limit || rounds > most { hang() } else { 0 }
 }
@@ -216,9 +224,10 @@ fn seconds(text: &str) -> Option<f64> {
 }
 
 /// Prepares for a new script, which has slept for no time and in which nothing has hung.
-pub fn wake(limit: Duration, hasty: bool) {
-    let most = if hasty { HASTE } else { u32::MAX };
-    let _ = fs::write(SLEPT, format!("0 0 {} {most}\n", limit.as_secs_f64()));
+pub fn wake(limit: Duration, world: &World) {
+    let most = if world.hasty { HASTE } else { u32::MAX };
+    let endless = u8::from(world.endless);
+    let _ = fs::write(SLEPT, format!("0 0 {} {most} {endless}\n", limit.as_secs_f64()));
     has_hung();
 }
 

@@ -267,6 +267,14 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
         let late = ran.late.get(phase).into_iter().flatten().copied();
         ran.phases.get(phase).into_iter().flatten().cloned().zip(late).filter(|(c, _)| !c.is_aside()).unzip()
     };
+    // What runs in the background may do so at any time, but in both.
+    let beside = |ran: &Ran| -> BTreeSet<Call> {
+        let calls = ran.phases.values().flatten().filter(|call| matches!(call.argv[0].as_str(), "nohup" | "setsid"));
+        calls.cloned().collect()
+    };
+    if a.passed && b.passed && beside(a) != beside(b) {
+        return Some("they start different programs in the background".to_owned());
+    }
     for phase in ["setup", "verify", "cleanup"] {
         let ((x, late_x), (y, late_y)) = (of(a, phase), of(b, phase));
         let common = x.iter().zip(&y).take_while(|(x, y)| x == y).count();

@@ -59,6 +59,9 @@ pub struct World {
     pub operations: bool,
     /// Whether a script that waits for long is stopped early: for worlds that only show whether it can pass.
     pub hasty: bool,
+    /// Whether all short sleeps of the scripts are in loops without an end of their own.
+    #[serde(default)]
+    pub endless: bool,
     /// Whether shells record what they run.
     #[serde(default)]
     pub watched: bool,
