@@ -1469,6 +1469,11 @@ fn the_proof_finds_worlds_in_which_scripts_pass() {
             "W=$(tail -n +2 out/summary.md | wc -w)\nif (( W < 5 || W > 10 )); then exit 1; fi\nhead -n 1 out/summary.md | grep -q '^# Summary$'",
             &[],
         ),
+        // What runs in the background may do so at any time, but it must be the same.
+        (
+            "nohup srv --port 1 > /dev/null 2>&1 &\n[ \"$(kubectl get cm a -o name)\" = x ]",
+            &[("srv --port 1", "srv --port 2")],
+        ),
         // What jq prints is kept, but not what it reads from a pipe.
         ("V=$(jq -r .status.phase <(kubectl get pod a -o json))\n[ \"$V\" = Running ]", &[]),
     ];
