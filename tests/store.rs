@@ -208,15 +208,24 @@ impl Drop for Server {
 
 /// A results file with this task, which passed.
 fn results(task: &str) -> String {
+    results_of(json!({ "eval": "e", "complete": true }), task)
+}
+
+/// The same for one of the two parts of a run.
+fn part(index: u32, task: &str) -> String {
+    results_of(json!({ "eval": "e", "complete": true, "shard": { "index": index, "of": 2 } }), task)
+}
+
+fn results_of(summary: Value, task: &str) -> String {
     let result = json!({ "taskName": task, "taskPassed": true, "allAssertionsPassed": true, "outcome": "passed" });
-    json!({ "summary": { "eval": "e", "complete": true }, "results": [result] }).to_string()
+    json!({ "summary": summary, "results": [result] }).to_string()
 }
 
 fn worlds() -> World {
     let world = World::new(&[]);
     world.write("one.json", &results("a"));
-    world.write("out/1/gevals-e-out.json", &results("a"));
-    world.write("out/2/gevals-e-out.json", &results("b"));
+    world.write("out/1/gevals-e-out.json", &part(1, "a"));
+    world.write("out/2/gevals-e-out.json", &part(2, "b"));
     world
 }
 
@@ -253,7 +262,7 @@ fn push_and_read(world: &World, server: &Server) {
         server.run(world, &[&["result", args[0], &url], &args[2..]].concat()).expect(0, &[said]);
     }
     // Other content is kept, unless replacing it is requested.
-    world.write("out/2/gevals-e-out.json", &results("c"));
+    world.write("out/2/gevals-e-out.json", &part(2, "c"));
     let other = &*format!("`{}` already exists with other content", at("x y/2/gevals-e-out.json"));
     push(&[]).expect(1, &["0 uploaded, 0 replaced, 1 unchanged", other]);
     server.run(world, &["result", "view", &at("x y/2")]).expect(0, &["b"]);
@@ -270,6 +279,14 @@ fn push_and_read(world: &World, server: &Server) {
     assert!(tar.success());
     server.run(world, &["result", "push", "out.tgz", &at("z")]).expect(0, &["1 uploaded"]);
     server.run(world, &["result", "summary", &at("z/out.tgz")]).expect(0, &["2/2 passed"]);
+    // Two whole runs are not one.
+    for run in ["1", "2"] {
+        world.write(&format!("runs/{run}/gevals-e-out.json"), &results("a"));
+    }
+    server.run(world, &["result", "push", "runs", &at("runs")]).expect(0, &["2 uploaded"]);
+    server
+        .run(world, &["result", "summary", &at("runs")])
+        .expect(2, &["contains the results of 2 runs, specify one of them", "runs/1/gevals-e-out.json"]);
     assert_eq!(fs::read_dir(world.path("tmp")).unwrap().count(), 0);
 }
 
