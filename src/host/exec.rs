@@ -209,6 +209,14 @@ impl Leftover {
         Self { tree: None, grace: Duration::ZERO, _leader: None }
     }
 
+    /// Whether the processes have ended by themselves.
+    pub async fn has_ended(&mut self) -> bool {
+        let Some(tree) = self.tree.take() else { return false };
+        let (tree, alive) = tree.check().await;
+        self.tree = Some(tree);
+        !alive
+    }
+
     pub(super) async fn hold(&mut self, still: bool) {
         if let Some(tree) = self.tree.take() {
             self.tree = Some(tree.hold(still).await);

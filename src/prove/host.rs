@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::BoxFuture;
@@ -344,6 +344,16 @@ impl ProofHost {
         Some((past.finished(), past.took()))
     }
 
+    /// Waits until the calls of `nohup` and `setsid` are in the trace, which both sides must make. They end at once here.
+    async fn wait_for_background(&self, finished: &mut Finished) {
+        let starts = ["nohup", "setsid"].iter().any(|program| self.stage.commands.contains(*program));
+        let Some(leftover) = finished.leftover.as_mut().filter(|_| starts) else { return };
+        let since = Instant::now();
+        while since.elapsed() < BACKGROUND && !leftover.has_ended().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     /// Runs a process, or repeats what is remembered of it, and returns the time that it takes.
     async fn done(&self, exec: Exec, cancel: CancellationToken) -> (Finished, Took) {
         if let Some(done) = self.plain(&exec).filter(|_| !cancel.is_cancelled()) {
@@ -363,7 +373,8 @@ impl ProofHost {
             trace::append(&lines);
             return (past.finished(), past.took());
         }
-        let finished = self.stage.watch.run(self.real(), exec, cancel).await;
+        let mut finished = self.stage.watch.run(self.real(), exec, cancel).await;
+        self.wait_for_background(&mut finished).await;
         let hung = finished.exit == Exit::Signalled(9) && has_hung();
         let slept = shim::slept();
         if finished.leftover.is_some() {
@@ -443,6 +454,9 @@ impl ProofHost {
         }
     }
 }
+
+/// How long the end of a script waits for calls that it started in the background.
+const BACKGROUND: Duration = Duration::from_millis(300);
 
 /// A number above the highest one that Linux gives a process.
 const NO_PROCESS: &str = "4194305\n";

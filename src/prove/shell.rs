@@ -153,7 +153,7 @@ pub fn write(commands: &BTreeSet<String>, port: u16, lookups: bool) -> std::io::
     let mut text = if lookups { LOOKUP.to_owned() } else { String::new() };
     text += &format!(
         r#"sleep() {{
-    local __gevals_time __gevals_rounds __gevals_limit __gevals_most
+    local __gevals_time __gevals_rounds __gevals_limit __gevals_most __gevals_endless
     case "$#$1" in
         1[0-9] | 1[0-9][0-9] | 1[0-9][0-9][0-9]) ;;
         *)
@@ -161,7 +161,7 @@ pub fn write(commands: &BTreeSet<String>, port: u16, lookups: bool) -> std::io::
             return
             ;;
     esac
-    IFS=' ' read -r __gevals_time __gevals_rounds __gevals_limit __gevals_most <{SLEPT} || :
+    IFS=' ' read -r __gevals_time __gevals_rounds __gevals_limit __gevals_most __gevals_endless <{SLEPT} || :
     case "$__gevals_time$__gevals_rounds$__gevals_limit$__gevals_most" in
         '' | *[!0-9]*)
             builtin command sleep "$@"
@@ -172,7 +172,7 @@ pub fn write(commands: &BTreeSet<String>, port: u16, lookups: bool) -> std::io::
         builtin command sleep "$@"
         return
     fi
-    printf '%s %s %s %s\n' "$((__gevals_time + 10#$1))" "$((__gevals_rounds + 1))" "$__gevals_limit" "$__gevals_most" >|{SLEPT}
+    printf '%s %s %s %s %s\n' "$((__gevals_time + 10#$1))" "$((__gevals_rounds + 1))" "$__gevals_limit" "$__gevals_most" "$__gevals_endless" >|{SLEPT}
     printf '{pause}\n' >>{TRACE}
     # The shell's own clock goes by this time, and no other.
     SECONDS=$((__gevals_slept = ${{__gevals_slept:-0}} + 10#$1))
